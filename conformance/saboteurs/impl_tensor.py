@@ -572,7 +572,7 @@ class TheSecondNameWins(ImplPatch):
 class LayersSayNothing(ImplPatch):
     rule = "errors.name.missing"
     description = "a layer does not say what is used instead of a name that is not there"
-    target = "impl.nn.names:Layer.__getattr__"
+    target = "impl.nn.module:Module.__getattr__"
 
     def replacement(self, original: Function) -> Function:
         def refuse(layer: Any, name: str) -> Any:

@@ -1,7 +1,7 @@
 """The tensors of a model by name."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from impl.errors import ShapeError
@@ -17,23 +17,22 @@ def __getattr__(name: str) -> NoReturn:
     raise missing(name, (), "nn.state")  # r[impl errors.name.missing]
 
 
-def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
-    """All tensors of a model, found through attributes, lists and dicts: name -> tensor.
+def contents(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Whatever is in a model with its path: attributes, and elements of lists and dicts.
 
-    Names are paths, as in PyTorch: "layers.0.weight".
+    A tensor comes under each of its names, anything else under its first.
     """
-    found: dict[str, Tensor] = {}
     seen: set[int] = set()
     stack: list[tuple[str, Any]] = [(prefix, model)]
     while stack:
         name, value = stack.pop()
-        if isinstance(value, Tensor):
-            found[name.strip(".")] = value
-        elif not isinstance(value, (str, bytes, int, float, type(None))) and id(value) not in seen:
+        if not isinstance(value, Tensor):
+            if isinstance(value, (str, bytes, int, float, type(None))) or id(value) in seen:
+                continue
             seen.add(id(value))
-            inner = [(f"{name}.{key}", one) for key, one in _parts(value)]
+            inner = [(f"{name}.{key}" if name else str(key), one) for key, one in _parts(value)]
             stack.extend(reversed(inner))
-    return found
+        yield name, value
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -42,7 +41,18 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, (list, tuple)):
         return enumerate(value)
     return vars(value).items() if hasattr(value, "__dict__") and not callable(
-        getattr(value, "__code__", None)) else ()
+        getattr(value, "__code__", None)) and not isinstance(value, type) else ()
+
+
+def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
+    """All tensors of a model, found through attributes, lists and dicts: name -> tensor.
+
+    Names are paths, as in PyTorch: "layers.0.weight".
+    """
+    found = list(contents(model, prefix.strip(".")))
+    unsaved = {id(vars(one)[name]) for _, one in found for name in getattr(one, "_unsaved", ())}
+    return {name: one for name, one in found
+            if isinstance(one, Tensor) and id(one) not in unsaved}
 
 
 def get_parameters(model: Any) -> list[Tensor]:

@@ -348,14 +348,17 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
     return made
 
 
-def made(kind: type) -> None:
-    """Let a class that was written in `impl.nn` say which arguments it takes to be made."""
+def made(kind: type, public: str = "") -> None:
+    """Let a class that was written in `impl.nn` say which arguments it takes to be made.
+
+    `public` is the name that users know it by, if it is not that of its module.
+    """
     initialize = vars(kind).get("__init__")
     if initialize is None or not kind.__module__.startswith("impl."):
         return
     signature = inspect.signature(initialize)
     own = ", ".join(list(signature.parameters)[1:])
-    name = f"{kind.__module__.removeprefix('impl.')}.{kind.__name__}"
+    name = public or f"{kind.__module__.removeprefix('impl.')}.{kind.__name__}"
 
     @functools.wraps(initialize)
     def checked(self: Any, *positional: Any, **given: Any) -> None:

@@ -36,7 +36,7 @@ def test_a_layer_says_how_it_was_made() -> None:
         "Linear(in_features=6, out_features=3, bias=True)"
     assert repr(nn.Conv1d(2, 4, [3], padding="same")) == (
         "Conv1d(in_channels=2, out_channels=4, kernel_size=[3], stride=1, padding='same', "
-        "dilation=1, groups=1, bias=True)")
+        "dilation=1, groups=1, bias=True, padding_mode='zeros')")
 
     class Tied(nn.Linear):
         def __init__(self, other: nn.Linear) -> None:

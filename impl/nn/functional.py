@@ -1,0 +1,93 @@
+"""The methods of tensors as functions, for programs that say `F.relu(x)`.
+
+`F.name(x, ...)` is `x.name(...)`. Those stand here whose arguments PyTorch has in another order.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from impl.nn.loss import ctc_loss
+from impl.nn.names import missing
+from impl.tensor import Tensor
+
+__all__ = ["avg_pool2d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+           "conv_transpose3d", "cross_entropy", "ctc_loss", "dropout", "embedding", "max_pool2d",
+           "nll_loss", "relu", "rms_norm"]
+
+
+def __getattr__(name: str) -> Any:
+    """The method of tensors that has this name."""
+    if name.startswith("_") or not hasattr(Tensor, name):
+        raise missing(name, (), "nn.functional")  # r[impl errors.name.missing]
+    return getattr(Tensor, name)
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """x.relu()."""
+    return input.relu_() if inplace else input.relu()
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """x.dropout(p), which drops unless it is said that nothing is learned."""
+    return input.dropout(p, training)
+
+
+def embedding(input: Tensor, weight: Tensor) -> Tensor:
+    """weight.embedding(x)."""
+    return weight.embedding(input)
+
+
+def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
+             eps: float | None = None) -> Tensor:
+    """x.rms_norm over the last axes, as many as `normalized_shape` has."""
+    normal = input.rms_norm(tuple(range(-len(normalized_shape), 0)),
+                            2.0 ** -23 if eps is None else eps)
+    return normal if weight is None else normal * weight
+
+
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None,
+                  ignore_index: int = -100, reduction: str = "mean",
+                  label_smoothing: float = 0.0) -> Tensor:
+    """x.cross_entropy(target)."""
+    return input.cross_entropy(target, reduction, label_smoothing, ignore_index, weight)
+
+
+def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None,
+             ignore_index: int = -100, reduction: str = "mean") -> Tensor:
+    """x.nll_loss(target)."""
+    return input.nll_loss(target, reduction, ignore_index, weight)
+
+
+def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+               dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+    """x.max_pool2d(kernel_size)."""
+    return input.max_pool2d(kernel_size, stride, dilation, padding, ceil_mode, return_indices)
+
+
+def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+               ceil_mode: bool = False, count_include_pad: bool = True,
+               divisor_override: int | None = None) -> Tensor:
+    """x.avg_pool2d(kernel_size)."""
+    return input.avg_pool2d(kernel_size, stride, 1, padding, count_include_pad, ceil_mode,
+                            divisor_override)
+
+
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+           padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+    """x.conv2d(weight), over as many axes as the weight has after its first two."""
+    return input.conv2d(weight, bias, groups, stride, dilation, padding)
+
+
+conv1d = conv3d = conv2d
+
+
+def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+                     padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+                     dilation: Any = 1) -> Tensor:
+    """x.conv_transpose2d(weight), over as many axes as the weight has after its first two."""
+    turned = getattr(input, f"conv_transpose{weight.ndim - 2}d")
+    result: Tensor = turned(weight, bias, groups, stride, dilation, padding, output_padding)
+    return result
+
+
+conv_transpose1d = conv_transpose3d = conv_transpose2d

@@ -1,0 +1,100 @@
+"""Layers that multiply by a matrix, or take its rows."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from impl.nn.module import Module, sizes
+from impl.tensor import Tensor
+
+__all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Linear"]
+
+
+def uniform_weights(shape: Sequence[int], inputs: int) -> Tensor:
+    """Weights of a layer in which so many inputs go into one output."""
+    bound = 1 / math.sqrt(max(inputs, 1))
+    return Tensor.uniform(*shape, low=-bound, high=bound, requires_grad=True)
+
+
+class Linear(Module):
+    """y = x @ weight.T + bias; weight: (out_features, in_features)."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        sizes(self, in_features=in_features, out_features=out_features)
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = uniform_weights((out_features, in_features), in_features)
+        self.bias = uniform_weights((out_features,), in_features) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.linear(self.weight, self.bias)
+
+
+class Bilinear(Module):
+    """y[k] = x1 @ weight[k] @ x2 + bias[k]."""
+
+    def __init__(self, in1_features: int, in2_features: int, out_features: int,
+                 bias: bool = True) -> None:
+        sizes(self, in1_features=in1_features, in2_features=in2_features,
+              out_features=out_features)
+        self.weight = uniform_weights((out_features, in1_features, in2_features), in1_features)
+        self.bias = uniform_weights((out_features,), in1_features) if bias else None
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        return input1.bilinear(input2, self.weight, self.bias)
+
+
+class Embedding(Module):
+    """A row of `weight` for each number; a number out of range gives zeros.
+
+    Args:
+        padding_idx: a row that is zero at first, and is not learned.
+        max_norm: rows that are longer are made so long, for this use of them.
+    """
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
+                 max_norm: float | None = None, norm_type: float = 2.0) -> None:
+        sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        weight = Tensor.randn(num_embeddings, embedding_dim)
+        if self.padding_idx is not None:
+            weight = self._others(num_embeddings).where(weight, 0)
+        self.weight = weight.requires_grad_()
+
+    def _others(self, rows: int, device: str | None = None) -> Tensor:
+        """Which rows are learned: all but that of padding."""
+        return Tensor.arange(rows, device=device).ne(self.padding_idx).unsqueeze(1)
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True,
+                        padding_idx: int | None = None) -> Embedding:
+        """A layer with a given matrix, which is learned if it is not frozen."""
+        layer = cls(embeddings.shape[0], embeddings.shape[1], padding_idx)
+        layer.weight = embeddings.detach().requires_grad_(not freeze)
+        return layer
+
+    def table(self) -> Tensor:
+        """The matrix as it is used: a padding row gets no gradient, and long rows are cut."""
+        weight = self.weight
+        if self.padding_idx is not None:
+            learned = self._others(weight.shape[0], weight.device)
+            weight = learned.where(weight, weight.detach())
+        if self.max_norm is not None:
+            weight = weight.renorm(self.norm_type, 0, self.max_norm)
+        return weight
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.table().embedding(input)
+
+
+class EmbeddingBag(Embedding):
+    """Rows of `weight`, of which those of each row of numbers are combined."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None,
+                 norm_type: float = 2.0, mode: str = "mean") -> None:
+        super().__init__(num_embeddings, embedding_dim, None, max_norm, norm_type)
+        self.mode = mode
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None) -> Tensor:
+        return input.embedding_bag(self.table(), offsets, self.mode)

@@ -1,0 +1,270 @@
+"""What all layers share: a plain object whose attributes are searched for tensors and layers.
+
+A class of one's own needs no base: `nn.state` searches any object, its lists and its dicts. Whoever
+writes `class Net(nn.Module)` has PyTorch's methods, too, and writes `forward`.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from impl.dtypes import DType
+from impl.errors import NameMissingError, ShapeError, nearest
+from impl.nn.state import contents, get_state_dict, load_state_dict
+from impl.tensor import Tensor
+from impl.tensor.names import made
+
+__all__ = ["Buffer", "Module", "Parameter"]
+
+#: What else PyTorch's modules have, and what to write here.
+_ELSEWHERE = {"cuda": "to('CUDA')", "share_memory": "nothing: processes are those of MPI",
+              "register_forward_hook": "a layer of your own around this one",
+              "register_full_backward_hook": "x.gradient(...) for what you want to see"}
+
+
+def Parameter(data: Any, requires_grad: bool = True) -> Tensor:  # noqa: N802
+    """A tensor that requires a gradient, unless it is said not to."""
+    tensor = Tensor(data) if not isinstance(data, Tensor) else data.detach()
+    return tensor.requires_grad_(requires_grad)
+
+
+def Buffer(data: Any) -> Tensor:  # noqa: N802
+    """A tensor that is saved, but not learned; `register_buffer` has one that is not saved."""
+    return Parameter(data, requires_grad=False)
+
+
+class Module:
+    """The base of all layers of `nn`, with the methods that PyTorch's modules have.
+
+    A layer that nobody told `train()` or `eval()` follows `Tensor.train()`: it is for use, and
+    learns in a block `with Tensor.train():` only.
+    """
+
+    _made = ""
+    #: What `train()` and `eval()` said.
+    _mode: bool | None = None
+    #: Names of the tensors that are not learned, and of those that are not even saved.
+    _buffers: frozenset[str] = frozenset()
+    _unsaved: frozenset[str] = frozenset()
+    forward: Callable[..., Any]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        made(cls, f"nn.{cls.__name__}")
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        layer = super().__new__(cls)
+        with suppress(TypeError):  # a copy is made of nothing
+            made = inspect.signature(cls.__init__).bind(layer, *given, **named)
+            made.apply_defaults()
+            layer._made = ", ".join(f"{name}={_shown(value)}"
+                                    for name, value in list(made.arguments.items())[1:])
+        return layer
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """What `forward` returns."""
+        return self.forward(*given, **named)
+
+    def __repr__(self) -> str:
+        """`Linear(in_features=3, out_features=4, bias=True)`; layers inside on lines below it."""
+        inner = [f"({name}): {layer!r}".replace("\n", "\n  ")
+                 for name, layer in self.named_children()]
+        body = "\n  " + "\n  ".join(inner) + "\n" if inner else self._made
+        return f"{type(self).__name__}({body})"
+
+    # What is inside
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This layer and all inside it, each once, by name."""
+        return ((name, one) for name, one in contents(self, prefix) if isinstance(one, Module))
+
+    def modules(self) -> Iterator[Module]:
+        """This layer and all inside it, each once."""
+        return (layer for _, layer in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The layers that are attributes of this one, by name."""
+        return ((name, one) for name, one in vars(self).items() if isinstance(one, Module))
+
+    def children(self) -> Iterator[Module]:
+        """The layers that are attributes of this one."""
+        return (layer for _, layer in self.named_children())
+
+    def get_submodule(self, target: str) -> Module:
+        """The layer of a name such as "layers.0"."""
+        return dict(self.named_modules())[target]
+
+    def named_parameters(self, prefix: str = "",
+                         recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """The tensors that are learned, each once, by name: all floats but the buffers."""
+        found = {id(one): (name, one) for name, one in self._tensors(prefix, recurse, False)}
+        return iter(found.values())
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The tensors that are learned, each once."""
+        return (tensor for _, tensor in self.named_parameters(recurse=recurse))
+
+    def named_buffers(self, prefix: str = "",
+                      recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """The tensors that are not learned, by name."""
+        return self._tensors(prefix, recurse, True)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The tensors that are not learned."""
+        return (tensor for _, tensor in self.named_buffers(recurse=recurse))
+
+    def _tensors(self, prefix: str, recurse: bool,
+                 buffers: bool) -> Iterator[tuple[str, Tensor]]:
+        """All tensors that are buffers, or all that are not."""
+        kept = {id(vars(layer)[name]) for layer in self.modules() for name in layer._buffers}
+        for name, one in contents(self, prefix) if recurse else vars(self).items():
+            if isinstance(one, Tensor) and buffers == (
+                    id(one) in kept or not one.is_floating_point()):
+                yield name, one
+
+    # Saving
+
+    def state_dict(self, prefix: str = "") -> dict[str, Tensor]:
+        """All tensors that are saved, by name."""
+        return get_state_dict(self, prefix)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
+        """Assign saved tensors by name, as `nn.state.load_state_dict` does, with its errors."""
+        load_state_dict(self, state_dict, strict)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """An attribute that is not learned; not saved either unless it is `persistent`."""
+        if tensor is not None:
+            self._buffers |= {name}
+            self._unsaved = self._unsaved - {name} if persistent else self._unsaved | {name}
+        setattr(self, name, tensor)
+
+    def register_parameter(self, name: str, param: Tensor | None) -> None:
+        """An attribute that is learned."""
+        setattr(self, name, param)
+
+    def add_module(self, name: str, module: Any) -> None:
+        """An attribute that is a layer."""
+        setattr(self, name, module)
+
+    register_module = add_module
+
+    # Changing all that is inside
+
+    @property
+    def training(self) -> bool:
+        """Whether this layer learns: what `train()` or `eval()` said, or `Tensor.training`."""
+        return Tensor.training if self._mode is None else self._mode
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._mode = mode
+
+    def train(self, mode: bool = True) -> Self:
+        """Let this layer and all inside learn: dropout drops, batch norm follows its batches."""
+        for layer in self.modules():
+            layer._mode = mode
+        return self
+
+    def eval(self) -> Self:
+        """Let this layer and all inside be used only."""
+        return self.train(False)
+
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
+        """Call a function with each layer inside, and then with this one."""
+        for layer in reversed(list(self.modules())):
+            fn(layer)
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Let all parameters be learned, or none."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def to(self, device_or_dtype: Any) -> Self:
+        """All tensors on another device; or all floats in another dtype, as tensors of their own.
+        """
+        dtype = device_or_dtype if isinstance(device_or_dtype, DType) else None
+        if dtype is None:
+            for tensor in self.state_dict().values():
+                tensor.replace(tensor.to(device_or_dtype))
+            return self
+        converted: dict[int, Tensor] = {}
+        for layer in list(self.modules()):
+            for name, one in list(vars(layer).items()):
+                if isinstance(one, Tensor) and one.is_floating_point():
+                    other = converted.setdefault(
+                        id(one), one.detach().cast(dtype).requires_grad_(one.requires_grad))
+                    setattr(layer, name, other)
+        return self
+
+    def cpu(self) -> Self:
+        """All tensors on the CPU."""
+        return self.to("CPU")
+
+    def float(self) -> Self:
+        """All floats in float32."""
+        return self._as("float32")
+
+    def double(self) -> Self:
+        """All floats in float64."""
+        return self._as("float64")
+
+    def half(self) -> Self:
+        """All floats in float16."""
+        return self._as("float16")
+
+    def bfloat16(self) -> Self:
+        """All floats in bfloat16."""
+        return self._as("bfloat16")
+
+    def _as(self, name: str) -> Self:
+        from impl.dtypes import dtypes
+        return self.to(getattr(dtypes, name))
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = f"nn.{type(self).__name__}"
+            if name.startswith("_"):  # what Python itself looks for, often without need
+                raise AttributeError(f"{kind} has no {name}")
+            own = [each for each in vars(self) if not each.startswith("_")]
+            near = nearest(name, own)
+            remedy = f"use {_ELSEWHERE[name]}" if name in _ELSEWHERE else \
+                f"did you mean {near}?" if near else "it has " + ", ".join(own)
+            if name == "forward":
+                remedy = f"write `def forward(self, x): ...` in {type(self).__name__}"
+            # r[impl errors.name.missing]
+            raise NameMissingError(kind, f"there is no {name}", remedy)
+
+
+def _shown(value: Any) -> str:
+    """A number, a text or several of them; of all else its kind."""
+    several = value if isinstance(value, (tuple, list)) else (value,)
+    plain = all(isinstance(one, (int, float, str, type(None))) for one in several)
+    return repr(value) if plain else type(value).__name__
+
+
+def sizes(layer: Module, groups: int = 1, **given: Any) -> None:
+    """Refuse what cannot be the sizes of a layer.
+
+    Raises:
+        ShapeError: one is no whole number, is negative, or is no multiple of the groups.
+    """
+    # r[impl errors.type.builtin+2]
+    kind = f"nn.{type(layer).__name__}"
+    for name, value in {"groups": groups, **given}.items():
+        least = 1 if name == "groups" else 0
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ShapeError(kind, f"{name}={value!r} is not possible",
+                             f"use a whole number from {least} on")
+        if value % groups and name != "groups":
+            raise ShapeError(kind, f"{name}={value} is no multiple of {groups} groups",
+                             "make it one")
