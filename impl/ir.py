@@ -105,6 +105,7 @@ class Ops(_Kind):
     COPY = auto()        # arg = device, or a Transfer between the devices of a mesh
     SHARD = auto()       # tensor: the value laid on a mesh; arg = Sharding
     LOOP = auto()        # tensor: what comes out of bodies that are run; arg = LoopInfo
+    CUSTOM = auto()      # tensor: what a kernel of the user stores; arg = CustomKernel
     STORE = auto()       # tensor: (view, value); kernel: (INDEX, value, ranges...)
     AFTER = auto()       # (base, STORE): base with the stored region replaced
     SINK = auto()        # tensor: roots; kernel: stores, arg = KernelInfo
@@ -610,6 +611,7 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
     Ops.CONTIGUOUS: _first_shape,
     Ops.COPY: _copy_shape,
     Ops.LOOP: lambda src, arg: arg.shape(()),
+    Ops.CUSTOM: lambda src, arg: arg.shape,
     Ops.PARAM: lambda src, arg: arg[1] if isinstance(arg, tuple) else None,
     Ops.SHARD: _first_shape,
     Ops.AFTER: _first_shape,

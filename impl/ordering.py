@@ -261,6 +261,6 @@ class Peaks:
         if key not in self.known:
             storage, stages = self.storage_of, [m.stage for m in group.members]
             reads = dict.fromkeys(storage[a.value] for s in stages for a in s.reads)
-            writes = dict.fromkeys(storage[s.write.value] for s in stages)
+            writes = dict.fromkeys(storage[a.value] for s in stages for a in s.writes)
             self.known[key] = group.members, (reads, writes), list({**reads, **writes})
         return self.known[key][1:]

@@ -14,12 +14,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from impl.custom.in_place import merged
 from impl.dependencies import Pair, apart, of_versions, same_element
 from impl.dtypes import DType
 from impl.errors import GraphError
 from impl.ir import Ops, Shape, UOp
 from impl.places import Place
-from impl.ranges import Access, Form, Index, Pattern, Stage, Value, load, output_ranges
+from impl.ranges import Access, Form, Given, Index, Pattern, Stage, Value, load, output_ranges
 from impl.symbolic import extent
 
 
@@ -60,12 +61,17 @@ class _Placer:
         self.values, self.stages, self.held, self.asked = list(values), list(stages), held, asked
         self.taken: set[int] = set()  # values that some assign overwrites in place
         self.notes: list[str] = []
+        self.same: dict[int, int] = {}  # values that are there as another one
 
     def run(self) -> Placement:
         """Find an order; as long as there is none, take the hazard away by a copy."""
         for stage in list(self.stages):
-            if stage.overwrites is not None:
+            if stage.overwrites is not None and stage.given is None:
                 self._choose(stage)
+        plain = self.stages
+        self._assign_directly()
+        if self.stages is not plain and self._sort()[1]:
+            self.stages, self.same = plain, {}
         while True:
             order, stuck = self._sort()
             if not stuck:
@@ -129,6 +135,37 @@ class _Placer:
         self.stages[stage.number] = replace(stage, form=form, slots=(value.number,),
                                             write=Access(stage.write.value, write))
 
+    def _assign_directly(self) -> None:
+        """Let kernels of the user store into the memory to which their values are assigned."""
+        if all(stage.given is None for stage in self.stages):
+            return
+        stages: list[Stage | None] = [*self.stages]
+        readers: dict[int, list[Stage]] = {}
+        makers = {access.value: stage for stage in self.stages for access in stage.writes}
+        for stage in self.stages:
+            for value in {access.value for access in stage.reads}:
+                readers.setdefault(value, []).append(stage)
+        for stage in self.stages:
+            if stage.given is None:
+                continue
+            for number, access in enumerate(stage.writes):
+                users = readers.get(access.value, ())
+                if len(users) == 1 and _is_assign(users[0]) and not (
+                        access.value in self.held and users[0].write.value in self.taken):
+                    current = stages[stage.number]
+                    assert current is not None
+                    old = dict(current.replaced).get(access.value)
+                    kept = None if old is None else makers[old]
+                    made = _stored_directly(current, number, users[0], kept)
+                    if made is not None:
+                        stages[stage.number], stages[users[0].number] = made, None
+                        self.same[access.value] = users[0].write.value
+                        if kept is not None:
+                            stages[kept.number] = None
+        if None in stages:
+            left = [stage for stage in stages if stage is not None]
+            self.stages = [replace(stage, number=number) for number, stage in enumerate(left)]
+
     def _new_value(self, node: UOp, device: Place, shape: tuple[int, ...]) -> Value:
         stand_in = UOp(Ops.EXPAND, node.dtype, (node,), shape, len(self.values))
         value = Value(len(self.values), stand_in, device)
@@ -138,9 +175,8 @@ class _Placer:
     def _edges(self) -> set[Pair]:
         """Which stage must come before which: a value is a version of some memory."""
         return of_versions([{a.value for a in stage.reads} for stage in self.stages],
-                           [(stage.write.value,) for stage in self.stages],
-                           [() if stage.overwrites is None else (stage.overwrites,)
-                            for stage in self.stages])
+                           [[a.value for a in stage.writes] for stage in self.stages],
+                           [[old for _, old in stage.replaced] for stage in self.stages])
 
     def _sort(self) -> tuple[list[Stage], list[Stage]]:
         """The stages in order of number as far as the hazards allow, and those left over."""
@@ -169,6 +205,8 @@ class _Placer:
         where that has been done, the version is overwritten elsewhere.
         """
         # r[impl placement.cycle.copied]
+        # A kernel of the user stores into copies that nobody else knows.
+        stuck = [s for s in stuck if s.given is None]
         targets = {s.overwrites for s in stuck if s.overwrites is not None}
         for stage in stuck:
             early = any(a.value in targets and a.value != stage.overwrites
@@ -187,11 +225,48 @@ class _Placer:
         storage = list(range(len(self.values)))
         version = [0 if v.leaf else 1 for v in self.values]
         for stage in order:
-            if stage.overwrites is not None:
-                value, old = stage.write.value, stage.overwrites
+            for value, old in stage.replaced:
                 storage[value], version[value] = storage[old], version[old] + 1
+        for value, other in self.same.items():
+            storage[value], version[value] = storage[other], version[other]
         kept = frozenset(storage[number] for number in self.asked)
         return Placement(self.values, order, storage, version, kept, self.notes)
+
+
+def _is_assign(stage: Stage) -> bool:
+    """Whether a stage does nothing but to put one value where another one was."""
+    form = stage.form
+    return (stage.overwrites is not None and stage.whole and form.value.op is Ops.LOAD
+            and len(form.reads) == 1 and form.reads[0][1].flat is form.write.flat
+            and form.value.src[0].src[2].op is Ops.CONST)
+
+
+def _stored_directly(stage: Stage, number: int, assign: Stage, kept: Stage | None) -> Stage | None:
+    """The stage of a kernel of the user, of which one value is stored where it is assigned to.
+
+    `kept` copies what stands there, if the kernel stores a part only. None where that must not be.
+    """
+    target, given = assign.overwrites, stage.given
+    assert target is not None and given is not None
+    access = stage.writes[number]
+    if kept is not None and kept.slots != (target,):
+        return None
+    values, ast, place = list(given.values), given.ast, given.values.index(access.value)
+    sources = [at for at, value in enumerate(values) if value == target]
+    if len(sources) > 1 or target in [old for _, old in stage.replaced]:
+        return None
+    values[place] = assign.write.value
+    if sources:  # r[impl custom.assign.direct]
+        one = merged(ast, place, sources[0])
+        if one is None:
+            return None
+        values[sources[0]], ast = assign.write.value, one
+        del values[place]
+    made = Access(assign.write.value, access.pattern), target
+    pairs = [(stage.write, stage.overwrites), *given.more]
+    pairs[number] = made
+    return replace(stage, write=pairs[0][0], overwrites=pairs[0][1],
+                   given=Given(ast, tuple(values), tuple(pairs[1:])))
 
 
 def _copy_form(dtype: DType, shape: Shape, index: Index, write: Pattern) -> Form:

@@ -17,7 +17,7 @@ _BUFFER, _BIND, _CONST = Ops.BUFFER, Ops.BIND, Ops.CONST
 _AFTER, _COPY = Ops.AFTER, Ops.COPY
 #: What does more than to compute a value from others.
 _SPECIAL = frozenset((Ops.BIND, Ops.DEFINE_VAR, Ops.AFTER, Ops.COPY, Ops.SHARD,
-                      Ops.LOOP))
+                      Ops.LOOP, Ops.CUSTOM))
 
 
 class _Variables:

@@ -231,6 +231,10 @@ class Assembler:
 
     def kernel(self, group: Group) -> Kernel:
         """The kernel of a group; storages in `private` become local buffers."""
+        given = group.members[0].stage.given
+        if given is not None:  # r[impl custom.kernel.alone]
+            arguments = tuple(self.storage_of[value] for value in given.values)
+            return Kernel(given.ast, arguments, (), group.device)
         key, storages = self._describe(group)
         known = self.known.get(key)  # r[impl fusion.kernel.canonical+2]
         if known is None:
@@ -238,8 +242,8 @@ class Assembler:
             place = {storage: i for i, storage in enumerate(storages)}
             known = made.ast, [place[s] for s in made.arguments], made.variables
             self.known[key] = known
-        ast, arguments, variables = known
-        taken = tuple(storages[i] for i in arguments)
+        ast, places, variables = known
+        taken = tuple(storages[i] for i in places)
         copy = group.members[0].stage.copy
         if isinstance(copy, LoopInfo):  # equal nests may be of other loops
             values = *copy.values, group.members[0].stage.write.value

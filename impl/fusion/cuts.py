@@ -48,7 +48,7 @@ Inputs = frozenset[int]
 _NONE: Inputs = frozenset()
 #: Values that are read from memory, or cost as little as that.
 _LOADED = frozenset((Ops.BUFFER, *_REDUCTIONS, *IN_ORDER, Ops.CONTIGUOUS, Ops.COPY, Ops.LOOP,
-                     Ops.AFTER))
+                     Ops.CUSTOM, Ops.AFTER))
 
 
 def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
@@ -136,6 +136,8 @@ class _Cutter:
             return f"device: copied to {node.arg}" if copied else f"device: {node.arg}"
         if node.op is Ops.LOOP:
             return f"loop: {node.arg}, whose body has a schedule of its own"
+        if node.op is Ops.CUSTOM:  # r[impl custom.kernel.alone]
+            return f"custom: {node.arg.name} stores it"
         if node.op is Ops.AFTER:
             return "assign: it writes to memory"
         if node.op in IN_ORDER:  # r[impl fusion.cut.own]
@@ -207,9 +209,11 @@ class _Cutter:
             self._need(node.src[0], self._moved(places, True, False))
         elif op is Ops.COPY:
             self.forced.setdefault(node.src[0], "device: read by a copy to another device")
-        elif op is Ops.LOOP:
+        elif op is Ops.LOOP or op is Ops.CUSTOM:
+            why = "loop: its bodies read it" if op is Ops.LOOP else \
+                f"custom: {node.arg.name} reads it"
             for source in node.src:
-                self.forced.setdefault(source, "loop: its bodies read it")
+                self.forced.setdefault(source, why)
         elif op in _REDUCTIONS:
             self._need(node.src[0], self._moved(places, False, True))
         elif op in MOVEMENT:

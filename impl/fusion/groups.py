@@ -120,7 +120,7 @@ class _Grouper:
         return self.storage_of[access.value]
 
     def _arguments(self, stage: Stage) -> set[int]:
-        return {self._storage(a) for a in (*stage.reads, stage.write)}
+        return {self._storage(a) for a in (*stage.reads, *stage.writes)}
 
     def _device(self, stage: Stage) -> Place:
         return self.values[self._storage(stage.write)].device
@@ -131,8 +131,8 @@ class _Grouper:
 
     def _note(self, group: Group, member: Member) -> None:
         reads = [(self._storage(access), (member, access)) for access in member.stage.reads]
-        write = member.stage.write
-        self.past.note(group.number, reads, [(self._storage(write), (member, write))])
+        writes = [(self._storage(access), (member, access)) for access in member.stage.writes]
+        self.past.note(group.number, reads, writes)
 
     def _conflicts(self, stage: Stage, group: Group) -> Conflicts:
         """A kernel's accesses that the stage has to wait for, each with which of ours."""

@@ -101,10 +101,10 @@ class _Keeper:
                                     version=self.version_of)
 
     def _look_at(self, group: Group, member: Member) -> None:
-        write = member.stage.write.value
-        users = self.users[write]
-        users.group, users.maker = group.number, member
-        self.replaced[self.storage_of[write], self.version_of[write] - 1] = group.number
+        for write in [access.value for access in member.stage.writes]:
+            users = self.users[write]
+            users.group, users.maker = group.number, member
+            self.replaced[self.storage_of[write], self.version_of[write] - 1] = group.number
         for access in member.stage.reads:
             self.users[access.value].read(group.number, member, access)
 
@@ -370,7 +370,7 @@ def _hot_steps(groups: Sequence[Group], placement: Placement, worth: int) -> lis
     """
     lives = Lives(range(len(groups)), [
         [access.value for member in group.members
-         for access in (*member.stage.reads, member.stage.write)] for group in groups])
+         for access in (*member.stage.reads, *member.stage.writes)] for group in groups])
     crossing = {value: placement.values[value].nbytes for value in placement.single
                 if lives.first.get(value, 0) < lives.last.get(value, 0)}
     alive = alive_bytes(lives.of(crossing), len(groups))

@@ -18,13 +18,14 @@ def private_storages(groups: Sequence[Group], placement: Placement) -> set[int]:
     """The temporaries that only one kernel touches: they become its local buffers.
 
     A copy has none: it goes from memory to memory, also where nothing is read of what it makes.
+    Nor has a kernel that the user has written.
     """
     users: dict[int, set[int]] = {}
-    copied = {placement.storage[member.stage.write.value]
-              for group in groups for member in group.members if member.stage.copy}
+    copied = {placement.storage[access.value] for group in groups for member in group.members
+              if member.stage.copy or member.stage.given for access in member.stage.writes}
     for group in groups:
         for member in group.members:
-            for access in (*member.stage.reads, member.stage.write):
+            for access in (*member.stage.reads, *member.stage.writes):
                 users.setdefault(placement.storage[access.value], set()).add(group.number)
     return {n for n, kernels in users.items()
             if len(kernels) == 1 and n in placement.temporaries and n not in copied}
@@ -38,7 +39,8 @@ def touches(group: Group, placement: Placement,
     for member in group.members:
         for access in member.stage.reads:
             reads[_touch(access, placement)] = None
-        writes[_touch(member.stage.write, placement)] = None
+        for access in member.stage.writes:
+            writes[_touch(access, placement)] = None
     fed = {(t.storage, t.version) for t in writes}
     return ([t for t in sorted(reads)
              if t.storage not in private and (t.storage, t.version) not in fed],

@@ -143,7 +143,7 @@ class _Taker:
             return False
         # One reads again what it has stored; the other has two arguments, also where what it copies
         # was computed on the device that it goes to. r[impl realize.device.named]
-        if writer.stage.form.in_order is not None or writer.stage.copy:
+        if writer.stage.alone:
             return False
         written = False
         for member in group.members:

@@ -742,18 +742,18 @@ def _whole_scatter(node: UOp, base: Piece, index: Piece, values: Piece) -> Piece
     return Piece(_again(node, sources), base.shape, base.sharding)
 
 
-def _loop(node: UOp, given: list[Piece]) -> Piece:
-    """Every device runs the loop, on all of what goes in."""
-    # r[impl loops.value.equal]
+def _whole(node: UOp, given: list[Piece]) -> Piece:
+    """Every device runs a loop, or a kernel of the user, on all of what goes in."""
+    # r[impl loops.value.equal, custom.value.equal]
     whole = [brought(one, (None,) * len(one.shape)) for one in given]
     mesh = next(one.sharding.mesh for one in whole if one.sharding is not None)
     return Piece(_again(node, [one.node for one in whole]), nodes.shape_of(node),
-                 Sharding.copies(mesh, 1))
+                 Sharding.copies(mesh, len(nodes.shape_of(node))))
 
 
 _RULES: dict[Ops, Callable[[UOp, list[Piece]], Piece]] = {
     Ops.REDUCE: _reduce, Ops.PERMUTE: _permute, Ops.RESHAPE: _reshape, Ops.EXPAND: _expand,
     Ops.PAD: _pad, Ops.SHRINK: _shrink, Ops.FLIP: _flip, Ops.UNFOLD: _unfold, Ops.FOLD: _fold,
-    Ops.GATHER: _gather, Ops.LOOP: _loop, Ops.SCAN: _scan, Ops.SCATTER: _scatter,
-    Ops.CONTIGUOUS: _same_axes,
+    Ops.GATHER: _gather, Ops.LOOP: _whole, Ops.CUSTOM: _whole, Ops.SCAN: _scan,
+    Ops.SCATTER: _scatter, Ops.CONTIGUOUS: _same_axes,
 }

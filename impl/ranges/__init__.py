@@ -12,6 +12,7 @@ from impl.ranges.indices import Index, flatten, output_ranges, reshape_index, so
 from impl.ranges.stages import (
     Access,
     Form,
+    Given,
     InOrder,
     Pattern,
     Stage,
@@ -22,6 +23,6 @@ from impl.ranges.stages import (
 )
 from impl.ranges.tracing import Tracer
 
-__all__ = ["Access", "Form", "InOrder", "Index", "Pattern", "Stage", "StageGraph", "Tracer",
-           "Value", "cast", "flatten", "load", "output_ranges", "reshape_index", "source_index",
-           "write_pattern"]
+__all__ = ["Access", "Form", "Given", "InOrder", "Index", "Pattern", "Stage", "StageGraph",
+           "Tracer", "Value", "cast", "flatten", "load", "output_ranges", "reshape_index",
+           "source_index", "write_pattern"]

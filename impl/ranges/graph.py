@@ -11,14 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from impl.custom import CustomKernel
 from impl.effects import constant_of, leaf_of, way
 from impl.ir import IN_ORDER, Ops, Shape, UOp
 from impl.places import ANYWHERE, Place, copied_to, home, place_of
-from impl.ranges.in_order import form_in_order, form_of_loop
+from impl.ranges.in_order import form_in_order, form_of_given, form_of_loop
 from impl.ranges.indices import loops_within, output_ranges
 from impl.ranges.stages import (
     Access,
     Form,
+    Given,
     Pattern,
     Stage,
     Value,
@@ -26,6 +28,9 @@ from impl.ranges.stages import (
     write_pattern,
 )
 from impl.ranges.tracing import Tracer
+
+#: What reads all of its sources, from memory.
+_ALL_OF = frozenset((Ops.COPY, Ops.LOOP, Ops.CUSTOM))
 
 
 def _way_to_base(write: UOp) -> tuple[Any, ...]:
@@ -47,7 +52,7 @@ class StageGraph:
         self.number_of: dict[object, int] = {}
         self.forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = {}
         self.loaded: dict[UOp, tuple[int, Shape] | None] = {}  # what `read_from` has answered
-        self.copied = {self._itself(source) for node in cuts if node.op in (Ops.COPY, Ops.LOOP)
+        self.copied = {self._itself(source) for node in cuts if node.op in _ALL_OF
                        for source in node.src}
         self.homeless: set[int] = set()  # values made of no memory: any device will do
 
@@ -62,6 +67,8 @@ class StageGraph:
                 self._new_value(node, node, False, self._home(node, ()))  # nothing to compute
             elif node.op is Ops.AFTER:
                 self._write_stage(node, reason)
+            elif node.op is Ops.CUSTOM:
+                self._given_stage(node, reason)
             else:
                 self._value_stage(node, reason)
         return self
@@ -127,6 +134,36 @@ class StageGraph:
         value = self._new_value(node, node, False, device)
         self.stages.append(Stage(len(self.stages), node, form, slots,
                                  Access(value.number, form.write), reason, copy))
+
+    def _given_stage(self, node: UOp, reason: str) -> None:
+        """The stage of a kernel that the user has written, with all values that it stores."""
+        custom: CustomKernel = node.arg
+        slots = tuple(self._number(source) for source in node.src)
+        device = self._home(node, slots)
+        slots = self._brought(slots, device)
+        values: list[int] = []
+        writes: list[tuple[Access, int | None]] = []
+        for position, source in enumerate(custom.sources):
+            if position not in custom.stored:
+                assert source is not None
+                values.append(slots[source])
+                continue
+            result, old = custom.result(node, position), None
+            if source is not None:  # r[impl custom.value.equal]: the tensor keeps its value
+                kept = UOp(Ops.CONTIGUOUS, result.dtype, (node.src[source],), None, result)
+                self._value_stage(kept, f"custom: {custom.name} stores a part of it")
+                old = self.number_of[kept]
+            value = self._new_value(result, result, False, device)
+            index = output_ranges(custom.arguments[position][0])
+            pattern = Pattern(custom.arguments[position][0], index)
+            writes.append((Access(value.number, pattern), old))
+            values.append(value.number)
+        read = [p for p in range(len(values)) if p not in custom.stored]
+        (first, before), *more = writes
+        form = form_of_given(node, first.pattern, [custom.arguments[p][0] for p in read])
+        self.stages.append(Stage(
+            len(self.stages), node, form, tuple(values[p] for p in read), first, reason, None,
+            before, before is None, Given(custom.ast, tuple(values), tuple(more))))
 
     def _number(self, node: UOp) -> int:
         """The value that holds a stored node."""

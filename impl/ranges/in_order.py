@@ -1,8 +1,11 @@
 """Stages whose iterations depend on each other: scans and scatters. Chapter: spec/ranges.md."""
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from impl import symbolic
-from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.ir import Ops, RangeKind, Shape, UOp, new_range
 from impl.ranges.indices import ZERO, Index, loops_within
 from impl.ranges.stages import Form, InOrder, Pattern, cast
 from impl.ranges.tracing import Tracer, names_row
@@ -63,3 +66,16 @@ def form_of_loop(node: UOp, tracer: Tracer, index: Index) -> Form:
         whole = UOp(Ops.REDUCE, read.dtype, (read, *used), Ops.MAXIMUM) if used else read
         value = UOp(Ops.ADD, node.dtype, (value, cast(whole, node.dtype)))
     return Form(loops_within(index), value, Pattern(shape, index), tracer.reads, tracer.reduced)
+
+
+def form_of_given(node: UOp, write: Pattern, read: Sequence[Shape]) -> Form:
+    """The nest of a kernel that the user has written: it only says which memory is read, argument
+    after argument, and written, each as a whole.
+    """
+    reads = []
+    for slot, shape in enumerate(read):
+        size = math.prod(shape)
+        reads.append((slot, Pattern((size,), (new_range(size, RangeKind.REDUCE, (1 << 10) + slot),
+                                              ))))
+    loops = [pattern.index[0] for _, pattern in reads]
+    return Form(loops_within(write.index), UOp.const(node.dtype, 0), write, reads, loops)

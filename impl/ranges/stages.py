@@ -137,6 +137,19 @@ class Form:
 
 
 @dataclass(frozen=True, eq=False)
+class Given:
+    """A kernel that the user has written, in place of a loop nest.
+
+    `values` are the values behind the PARAMs of its SINK; `more` what it stores besides the value
+    of its stage, each with the value that stood there before, if one did.
+    """
+
+    ast: UOp
+    values: tuple[int, ...]
+    more: tuple[tuple[Access, int | None], ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Stage:
     """One loop nest that stores one value: a form, and the values behind its slots."""
 
@@ -149,6 +162,7 @@ class Stage:
     copy: Destination | None = None  # of a copy: where it goes
     overwrites: int | None = None  # the value whose memory it would like to write into
     whole: bool = True             # it writes every element of that memory
+    given: Given | None = None     # of a kernel of the user: what it is
     reads: list[Access] = field(init=False)  # what it loads
 
     def __post_init__(self) -> None:
@@ -163,7 +177,21 @@ class Stage:
     @property
     def alone(self) -> bool:
         """Whether the stage is a kernel of its own."""
-        return self.copy is not None or self.form.in_order is not None
+        return (self.copy is not None or self.form.in_order is not None
+                or self.given is not None)
+
+    @property
+    def writes(self) -> list[Access]:
+        """What it stores: one value, or what a kernel of the user stores."""
+        more = self.given.more if self.given is not None else ()
+        return [self.write, *(access for access, _ in more)]
+
+    @property
+    def replaced(self) -> list[tuple[int, int]]:
+        """The values that it stores into the memory of others, each with that other one."""
+        more = self.given.more if self.given is not None else ()
+        pairs = [(self.write.value, self.overwrites), *((a.value, old) for a, old in more)]
+        return [(new, old) for new, old in pairs if old is not None]
 
     @property
     def loops(self) -> list[UOp]:

@@ -110,12 +110,12 @@ def _versions(stages: Iterable[Stage], placement: Placement) -> Iterator[Finding
                 yield Finding(f"stage {stage.number}, which reads version {version} of memory "
                               f"{storage} where it has version {now.get(storage)},",
                               stage.node.origin)
-        target = stage.write.value
-        storage, version = placement.storage[target], placement.version[target]
-        if version <= now.get(storage, -1):
-            yield Finding(f"stage {stage.number}, which writes version {version} of memory "
-                          f"{storage} after version {now[storage]},", stage.node.origin)
-        now[storage] = version
+        for target in stage.writes:
+            storage, version = placement.storage[target.value], placement.version[target.value]
+            if version <= now.get(storage, -1):
+                yield Finding(f"stage {stage.number}, which writes version {version} of memory "
+                              f"{storage} after version {now[storage]},", stage.node.origin)
+            now[storage] = version
 
 
 def _placed(draft: Draft) -> Iterator[Finding]:
@@ -135,7 +135,7 @@ def _once(draft: Draft) -> Iterator[Finding]:
             if member.stage.write.value in seen or group.number != place:
                 yield Finding(f"stage {member.stage.number} in kernel {group.number}",
                               member.stage.node.origin)
-            seen.add(member.stage.write.value)
+            seen.update(access.value for access in member.stage.writes)
     for stage in draft.placed.stages:
         if stage.write.value not in seen and stage.write.value in draft.placed.kept:
             yield Finding(f"stage {stage.number}, which is in no kernel,", stage.node.origin)

@@ -100,8 +100,8 @@ def boundaries(groups: Sequence[Group], storage_of: Sequence[int],
     writer: dict[tuple[int, int], str] = {}
     for group in groups:
         for member in group.members:
-            storage = storage_of[member.stage.write.value]
-            writer[group.number, storage] = member.stage.reason
+            for access in member.stage.writes:
+                writer[group.number, storage_of[access.value]] = member.stage.reason
     rows = []
     for d in dependencies:
         if d.hands_on:

@@ -23,19 +23,20 @@
     aliases      second names, and tensors of the same kind
     inplace      the forms with _, which assign
     interop      NumPy's functions, DLPack, pickle
+    custom       kernels of one's own
 """
 from __future__ import annotations
 
 from typing import Any
 
 from impl.tensor.base import Runtime
-from impl.tensor.interop import Interop
+from impl.tensor.custom import CustomKernels
 from impl.tensor.random import reserve
 
 __all__ = ["Runtime", "Tensor", "reserve"]
 
 
-class Tensor(Interop):
+class Tensor(CustomKernels):
     """A variable that holds a lazy, typed, n-dimensional value.
 
     Nothing is computed before values are asked for: `numpy()`, `tolist()`, `item()`, `realize()`.

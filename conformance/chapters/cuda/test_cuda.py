@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from conformance import emulation
+from conformance.chapters.custom.test_custom import values_on_cuda
 from conformance.emulation import driver, nvrtc
 from conformance.emulation.devices import OnDevice
 from conformance.generators import multi_programs
@@ -678,3 +679,8 @@ def check_times() -> None:
 @verifies("cuda.time.events")
 def test_times_come_from_events(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_times)
+
+
+@verifies("custom.value.equal")
+def test_kernels_of_the_user(on_gpu: Callable[[Check], None]) -> None:
+    on_gpu(values_on_cuda)

@@ -1,0 +1,283 @@
+"""Kernels of one's own among those of the scheduler. Chapter: spec/custom.md."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.emulation import metal_objects
+from conformance.trace import verifies
+from impl import Context, Tensor, TinyJit, Variable
+from impl.cpu.compiler import find_compiler
+from impl.custom import Kernel, Memory, Store, local, loop
+from impl.device import Device
+from impl.dtypes import dtypes
+from impl.errors import ArgumentError, DeviceError, DTypeError, GraphError, ShapeError
+from impl.ir import KernelInfo
+
+NUMBERS = np.random.default_rng(0).standard_normal((4, 10)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def interpreted() -> Iterator[None]:
+    """Nothing is compiled for kernels that run once; every schedule is checked."""
+    with Context(DEVICE="REFERENCE", SPEC=1, POISON=1):
+        yield
+
+
+def softmax(out: Memory, x: Memory) -> Kernel:
+    (rows, n), powers = x.shape, local(x.shape[1])
+    row, i, j, k, l = loop(rows), *(loop(n) for _ in range(4))  # noqa: E741
+    power = powers[i].store((x[row, i] - x[row, k].max(k)).exp()).end(row, i)
+    return power.sink(out[row, j].store(powers[j] / powers[l].sum(l)).end(row, j))
+
+
+def slope(out: Memory, y: Memory, given: Memory) -> Store:
+    row, i, k = loop(y.shape[0]), loop(y.shape[1]), loop(y.shape[1])
+    total = (given[row, k] * y[row, k]).sum(k)
+    return out[row, i].store(y[row, i] * (given[row, i] - total)).end(row, i)
+
+
+def soft(x: Tensor) -> Tensor:
+    def gradient(slopes: list[Any], tensors: list[Any], results: list[Any]) -> list[Any]:
+        y = results[0]
+        return [None, Tensor.custom_kernel(Tensor.empty_like(y), y, slopes[0], fxn=slope)[0]]
+    return Tensor.custom_kernel(Tensor.empty_like(x), x, fxn=softmax, grad_fxn=gradient)[0]
+
+
+def momentum(weight: Memory, mean: Memory, given: Memory) -> Kernel:
+    i = loop(weight.size)
+    new = mean[i] * 0.5 + given[i]
+    return weight[i].store(weight[i] - new * 0.25).end(i).sink(mean[i].store(new).end(i))
+
+
+def put(cache: Memory, row: Memory, at: Memory) -> Store:
+    i = loop(row.size)
+    return cache[at[0], i].store(row[i]).end(i)
+
+
+def reverse(x: Memory) -> Store:
+    i = loop(x.size)
+    return x[i].store(x[x.size - 1 - i]).end(i)
+
+
+def names(*tensors: Tensor) -> list[str]:
+    return [kernel["name"] for kernel in Tensor.schedule_document(*tensors)["kernels"]]
+
+
+def ready(values: Any, device: str | None = None) -> Tensor:
+    return Tensor(values, device=device).realize()
+
+
+def wanted() -> np.ndarray:
+    powers = np.exp(NUMBERS - NUMBERS.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def values_on(device: str) -> None:
+    with Context(POISON=0):
+        x = ready(NUMBERS, device)
+        np.testing.assert_allclose((soft(x * 1) + 1).numpy(), wanted() + 1, 1e-5)
+        cache, at = ready(np.zeros((4, 10), np.float32), device), ready([2], device)
+        filled = Tensor.custom_kernel(cache, x[0].contiguous(), at, fxn=put)[0].numpy()
+        assert (filled[2] == NUMBERS[0]).all() and not filled[[0, 1, 3]].any()
+        assert not cache.numpy().any()
+        weight, mean = x, ready(NUMBERS * 2, device)
+        after = Tensor.custom_kernel(weight, mean, x, fxn=momentum)
+        np.testing.assert_allclose(after[1].numpy(), NUMBERS * 2, 1e-6)
+        np.testing.assert_allclose(after[0].numpy(), NUMBERS * 0.5, 1e-5, 1e-6)
+
+
+@verifies("custom.value.equal")
+@pytest.mark.parametrize("device", ["REFERENCE", *(
+    pytest.param(name, marks=pytest.mark.device(name)) for name in ("CPU", "OPENCL", "WEBGPU"))])
+def test_values_on_every_device(device: str) -> None:
+    values_on(device)
+
+
+@verifies("custom.value.equal")
+def test_values_on_an_emulated_metal(emulation_folder: Path) -> None:
+    with metal_objects.installed():
+        Device.opened.pop("METAL", None)
+        values_on("METAL")
+        Device.opened.pop("METAL", None)
+
+
+def values_on_cuda() -> None:
+    """Run by the tests of the chapter cuda, where the mock is the driver."""
+    values_on("CUDA")
+
+
+@verifies("custom.value.equal")
+def test_a_kernel_loads_what_stood_there_before() -> None:
+    x = ready([1.0, 2.0, 3.0, 4.0])
+    turned, = Tensor.custom_kernel(x, fxn=reverse)
+    assert turned.tolist() == [4, 3, 2, 1] and x.tolist() == [1, 2, 3, 4]
+    x.assign(Tensor.custom_kernel(x, fxn=reverse)[0])
+    assert x.tolist() == [4, 3, 2, 1]
+
+    def swap(a: Memory, b: Memory) -> Kernel:
+        i = loop(a.size)
+        return a[i].store(b[i]).end(i).sink(b[i].store(a[i]).end(i))
+    a, b = ready([1.0, 2.0]), ready([3.0, 4.0])
+    first, second = Tensor.custom_kernel(a, b, fxn=swap)
+    a.assign(first)
+    b.assign(second)
+    Tensor.realize(a, b)
+    assert a.tolist() == [3, 4] and b.tolist() == [1, 2]
+
+
+@verifies("custom.value.equal")
+def test_captured_and_on_a_mesh() -> None:
+    weight, mean = ready(NUMBERS), ready(NUMBERS * 0)
+
+    @TinyJit
+    def update(given: Tensor) -> Tensor:
+        for tensor, new in zip((weight, mean), Tensor.custom_kernel(weight, mean, given,
+                                                                    fxn=momentum), strict=False):
+            tensor.assign(new)
+        result = soft(given * 2)
+        Tensor.realize(weight, mean, result)
+        return result
+    w, m = NUMBERS.copy(), NUMBERS * 0
+    for number in range(4):
+        given = np.sin(NUMBERS + number)
+        found = update(ready(given))
+        m = m * 0.5 + given
+        w = w - m * 0.25
+        np.testing.assert_allclose(weight.numpy(), w, 1e-5, 1e-6)
+        np.testing.assert_allclose(found.numpy(), (Tensor(given) * 2).softmax(1).numpy(), 1e-5)
+    x = Tensor(NUMBERS).shard(("REFERENCE", "REFERENCE:1"), 0)
+    np.testing.assert_allclose(soft(x).numpy(), wanted(), 1e-5)
+
+
+@verifies("custom.kernel.alone")
+def test_a_kernel_of_its_own() -> None:
+    x = ready(NUMBERS)
+    result = soft(x * 2) + 1
+    assert names(result) == ["map_4_10", "softmax", "map_4_10"]
+    assert "softmax on REFERENCE" in result.explain()
+    result.realize()
+    again = soft(ready(NUMBERS * 3) * 2) + 1
+    assert again.schedule_document()["cache"]["hit"]
+    one, other = soft(x).schedule(), soft(ready(NUMBERS.T.copy().T)).schedule()
+    assert one[0].ast is other[0].ast
+
+    def named(out: Memory) -> Kernel:
+        return out[0].set(7).sink(arg=KernelInfo("set_7"))
+    assert names(Tensor.custom_kernel(ready([1.0, 2.0]), fxn=named)[0])[-1] == "set_7"
+
+
+@verifies("custom.access.inside")
+def test_what_lies_outside() -> None:
+    def shift(out: Memory, x: Memory, by: Memory) -> Store:
+        i = loop(x.size)
+        return out[i + by[0]].store(x[i * 2 - 1] + 1).end(i)
+    for device in ("REFERENCE", "CPU") if find_compiler() else ("REFERENCE",):
+        x, zeros = Tensor([1.0, 2.0, 3.0, 4.0], device=device), Tensor([0.0] * 4, device=device)
+        moved = Tensor.custom_kernel(zeros, x, Tensor([2], device=device), fxn=shift)[0]
+        assert moved.tolist() == [0, 0, 1, 3]
+        moved = Tensor.custom_kernel(zeros, x, Tensor([-2], device=device), fxn=shift)[0]
+        assert moved.tolist() == [5, 1, 0, 0]
+
+
+@verifies("custom.assign.direct")
+def test_results_are_stored_where_they_are_assigned() -> None:
+    weight, mean, given = ready(NUMBERS), ready(NUMBERS * 0), ready(NUMBERS)
+    after = Tensor.custom_kernel(weight, mean, given, fxn=momentum)
+    weight.assign(after[0])
+    mean.assign(after[1])
+    assert names(weight, mean) == ["momentum"]
+    Tensor.realize(weight, mean)
+    np.testing.assert_allclose(weight.numpy(), NUMBERS * 0.75, 1e-6)
+    assert (after[0].numpy() == weight.numpy()).all() and (mean.numpy() == NUMBERS).all()
+
+    cache, row, at = ready(np.zeros((4, 10), np.float32)), ready(NUMBERS[0]), ready([2])
+    cache.assign(Tensor.custom_kernel(cache, row, at, fxn=put)[0])
+    assert names(cache) == ["put"]
+    assert (cache.numpy()[2] == NUMBERS[0]).all() and not cache.numpy()[[0, 1, 3]].any()
+
+
+@verifies("custom.assign.direct")
+def test_what_somebody_needs_is_kept() -> None:
+    row, at = ready(NUMBERS[0]), ready([2])
+    zeros = np.zeros((4, 10), np.float32)
+    filled = zeros.copy()
+    filled[2] = NUMBERS[0]
+    cache = ready(zeros)
+    held = cache.detach()
+    cache.assign(Tensor.custom_kernel(cache, row, at, fxn=put)[0])
+    assert (cache.numpy() == filled).all() and not held.numpy().any()
+
+    cache = ready(zeros)
+    new = Tensor.custom_kernel(cache, row, at, fxn=put)[0]
+    cache.assign(new)
+    twice, thrice = new * 2, cache * 3
+    cache.assign(cache + 1)
+    Tensor.realize(cache, twice, thrice, new)
+    for found, expected in ((cache, filled + 1), (twice, filled * 2), (thrice, filled * 3),
+                            (new, filled)):
+        assert (found.numpy() == expected).all()
+
+    cache = ready(zeros)
+    new = Tensor.custom_kernel(cache, row, at, fxn=put)[0]
+    cache.assign(new)
+    cache.assign(cache + 1)
+    Tensor.realize(cache, new)
+    assert (new.numpy() == filled).all() and (cache.numpy() == filled + 1).all()
+
+
+@verifies("custom.assign.direct")
+def test_a_kernel_that_loads_what_it_has_stored_gets_other_memory() -> None:
+    def backwards(weight: Memory, mean: Memory, given: Memory) -> Kernel:
+        first, second = momentum(weight, mean, given).stores
+        return second.sink(first)
+    weight, mean, given = ready(NUMBERS), ready(NUMBERS), ready(NUMBERS)
+    after = Tensor.custom_kernel(weight, mean, given, fxn=backwards)
+    weight.assign(after[0])
+    mean.assign(after[1])
+    Tensor.realize(weight, mean)
+    np.testing.assert_allclose(mean.numpy(), NUMBERS * 1.5, 1e-6)
+    np.testing.assert_allclose(weight.numpy(), NUMBERS * 0.625, 1e-5)
+
+
+@verifies("custom.gradient.given")
+def test_gradients() -> None:
+    x, y = (Tensor(NUMBERS, requires_grad=True) for _ in range(2))
+    (soft(x * 2) * Tensor(NUMBERS)).sum().backward()
+    ((y * 2).softmax(1) * Tensor(NUMBERS)).sum().backward()
+    assert x.grad is not None and y.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), 1e-4, 1e-6)
+    without = Tensor.custom_kernel(Tensor.empty(4, 10), x, fxn=softmax)[0]
+    with pytest.raises(GraphError, match="CUSTOM has no gradient rule"):
+        without.sum().backward()
+
+
+def fails(error: type[Exception], message: str, *tensors: Tensor,
+          fxn: Callable[..., Any]) -> None:
+    with pytest.raises(error, match=message):
+        Tensor.custom_kernel(*tensors, fxn=fxn)
+
+
+@verifies("custom.arguments.refused")
+def test_what_is_refused() -> None:
+    x = Tensor(NUMBERS)
+    n = Variable("n", 1, 10).bind(3)
+    fails(ShapeError, "sizes from 1 up", Tensor(NUMBERS)[:, :n], fxn=reverse)
+    fails(ShapeError, "sizes from 1 up", Tensor.empty(0, 2), fxn=reverse)
+    fails(DeviceError, "are on CPU and REFERENCE", x, Tensor([1.0], device="CPU"), fxn=softmax)
+    fails(ArgumentError, "returned NoneType", x, fxn=lambda x: None)
+    fails(ShapeError, "3 indices for memory of shape", x, fxn=lambda x: x[0, 0, 0].store(1))
+    fails(DTypeError, "float32 is no index", x, fxn=lambda x: x[x[0]].store(1))
+    fails(ArgumentError, "use .where", x, fxn=lambda x: x[0].store(1) if x[0] > 0 else None)
+    fails(ArgumentError, "stores nothing", x, fxn=lambda x: local(3)[0].store(1))
+    fails(ArgumentError, "no number of iterations", x, fxn=lambda x: x[loop(0)].store(1))
+    fails(ArgumentError, "is not a loop", x, fxn=lambda x: x[0].store(x[0].sum(x[1])))
+    y = Tensor(NUMBERS, requires_grad=True)
+    one = Tensor.custom_kernel(y, fxn=reverse, grad_fxn=lambda slopes, tensors, results: [])[0]
+    with pytest.raises(ArgumentError, match="0 gradients for 1 tensors"):
+        one.sum().backward()
+    assert dtypes.index is loop(3).dtype
