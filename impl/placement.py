@@ -20,7 +20,7 @@ from impl.dtypes import DType
 from impl.errors import GraphError
 from impl.ir import Ops, Shape, UOp
 from impl.places import Place
-from impl.ranges import Access, Form, Given, Index, Pattern, Stage, Value, load, output_ranges
+from impl.ranges import Access, Form, Index, OwnKernel, Pattern, Stage, Value, load, output_ranges
 from impl.symbolic import extent
 
 
@@ -266,7 +266,7 @@ def _stored_directly(stage: Stage, number: int, assign: Stage, kept: Stage | Non
     pairs = [(stage.write, stage.overwrites), *given.more]
     pairs[number] = made
     return replace(stage, write=pairs[0][0], overwrites=pairs[0][1],
-                   given=Given(ast, tuple(values), tuple(pairs[1:])))
+                   given=OwnKernel(ast, tuple(values), tuple(pairs[1:])))
 
 
 def _copy_form(dtype: DType, shape: Shape, index: Index, write: Pattern) -> Form:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from impl.custom.notation import Kernel, Memory, Number, Store, local, loop
+from impl.custom.notation import KernelMemory, KernelStore, KernelStores, Number, local, loop
 from impl.dtypes import DType
 from impl.ir import Shape, UOp
 
-__all__ = ["CustomKernel", "Kernel", "Memory", "Number", "Store", "local", "loop"]
+__all__ = ["CustomKernel", "KernelStores", "KernelMemory", "Number", "KernelStore", "local", "loop"]
 
 
 @dataclass(frozen=True)

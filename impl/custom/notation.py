@@ -190,39 +190,39 @@ class Element(Number):
         super().__init__(UOp(Ops.LOAD, place.dtype, (place,)))
         self.place = place
 
-    def store(self, value: Any) -> Store:
+    def store(self, value: Any) -> KernelStore:
         """Put a number here."""
         number = value.cast(self.dtype) if isinstance(value, Number) else \
             Number(UOp.const(self.dtype, value))
-        return Store(UOp(Ops.STORE, self.dtype, (self.place, number.uop)))
+        return KernelStore(UOp(Ops.STORE, self.dtype, (self.place, number.uop)))
 
     set = store
 
 
 @dataclass(frozen=True)
-class Store:
+class KernelStore:
     """An element that is stored, for all iterations of the loops that `end` names."""
 
     uop: UOp
 
-    def end(self, *loops: Number) -> Store:
+    def end(self, *loops: Number) -> KernelStore:
         """The loops, outermost first, in which it is stored."""
-        return Store(UOp(Ops.STORE, self.uop.dtype, (*self.uop.src[:2], *_ranges(loops))))
+        return KernelStore(UOp(Ops.STORE, self.uop.dtype, (*self.uop.src[:2], *_ranges(loops))))
 
-    def sink(self, *more: Store, arg: KernelInfo | None = None) -> Kernel:
+    def sink(self, *more: KernelStore, arg: KernelInfo | None = None) -> KernelStores:
         """The kernel that stores this, and then more, in this order."""
-        return Kernel((self, *more), arg)
+        return KernelStores((self, *more), arg)
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelStores:
     """The stores of a kernel, in order, and its name."""
 
-    stores: tuple[Store, ...]
+    stores: tuple[KernelStore, ...]
     info: KernelInfo | None = None
 
 
-class Memory:
+class KernelMemory:
     """An argument of a kernel, or memory of one iteration of the loops that its stores share.
 
     `memory[i, j]` is an element: a number that can be used, and stored. Where there is no element
@@ -289,15 +289,15 @@ def loop(size: int) -> Number:
     return Number(new_range(size, RangeKind.LOOP))
 
 
-def local(shape: Shape | int, dtype: DType = dtypes.float32) -> Memory:
-    """Memory of one iteration of the loops that all stores of a kernel share."""
+def local(shape: Shape | int, dtype: DType = dtypes.float32) -> KernelMemory:
+    """KernelMemory of one iteration of the loops that all stores of a kernel share."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     # A number that no other one has, until the kernel is complete.
     mark = new_range(1, RangeKind.LOOP).arg[0]
-    return Memory(UOp(Ops.LOCAL, dtype, (), (mark, math.prod(sizes))), sizes)
+    return KernelMemory(UOp(Ops.LOCAL, dtype, (), (mark, math.prod(sizes))), sizes)
 
 
-def sink_of(kernel: Kernel, name: str) -> UOp:
+def sink_of(kernel: KernelStores, name: str) -> UOp:
     """The SINK of a kernel: its loops and local memory numbered, those that all stores share in
     front, as its prefix.
     """

@@ -12,8 +12,8 @@ from impl.ranges.indices import Index, flatten, output_ranges, reshape_index, so
 from impl.ranges.stages import (
     Access,
     Form,
-    Given,
     InOrder,
+    OwnKernel,
     Pattern,
     Stage,
     Value,
@@ -23,6 +23,6 @@ from impl.ranges.stages import (
 )
 from impl.ranges.tracing import Tracer
 
-__all__ = ["Access", "Form", "Given", "InOrder", "Index", "Pattern", "Stage", "StageGraph",
+__all__ = ["Access", "Form", "OwnKernel", "InOrder", "Index", "Pattern", "Stage", "StageGraph",
            "Tracer", "Value", "cast", "flatten", "load", "output_ranges", "reshape_index",
            "source_index", "write_pattern"]

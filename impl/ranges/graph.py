@@ -20,7 +20,7 @@ from impl.ranges.indices import loops_within, output_ranges
 from impl.ranges.stages import (
     Access,
     Form,
-    Given,
+    OwnKernel,
     Pattern,
     Stage,
     Value,
@@ -163,7 +163,7 @@ class StageGraph:
         form = form_of_given(node, first.pattern, [custom.arguments[p][0] for p in read])
         self.stages.append(Stage(
             len(self.stages), node, form, tuple(values[p] for p in read), first, reason, None,
-            before, before is None, Given(custom.ast, tuple(values), tuple(more))))
+            before, before is None, OwnKernel(custom.ast, tuple(values), tuple(more))))
 
     def _number(self, node: UOp) -> int:
         """The value that holds a stored node."""

@@ -137,7 +137,7 @@ class Form:
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class OwnKernel:
     """A kernel that the user has written, in place of a loop nest.
 
     `values` are the values behind the PARAMs of its SINK; `more` what it stores besides the value
@@ -162,7 +162,7 @@ class Stage:
     copy: Destination | None = None  # of a copy: where it goes
     overwrites: int | None = None  # the value whose memory it would like to write into
     whole: bool = True             # it writes every element of that memory
-    given: Given | None = None     # of a kernel of the user: what it is
+    given: OwnKernel | None = None     # of a kernel of the user: what it is
     reads: list[Access] = field(init=False)  # what it loads
 
     def __post_init__(self) -> None:

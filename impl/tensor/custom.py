@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
-from impl.custom import CustomKernel, Kernel, Memory, Store
+from impl.custom import CustomKernel, KernelMemory, KernelStore, KernelStores
 from impl.custom.notation import covers, sink_of
 from impl.errors import ArgumentError, DeviceError, ShapeError
 from impl.gradient import Custom, nodes
@@ -25,14 +25,14 @@ class CustomKernels(Interop):
 
     __slots__ = ()
 
-    def custom_kernel(self, *tensors: Self, fxn: Callable[..., Kernel | Store],
+    def custom_kernel(self, *tensors: Self, fxn: Callable[..., KernelStores | KernelStore],
                       grad_fxn: Gradient | None = None) -> list[Self]:
         """What a kernel of one's own makes of these tensors: `Tensor.custom_kernel(out, x, fxn=f)`.
 
         Args:
             tensors: what the kernel gets, all on one device. `Tensor.empty(...)` is memory in
                 which nothing stands before.
-            fxn: is called once, with an `impl.custom.Memory` for each tensor, of its shape and
+            fxn: is called once, with a `KernelMemory` for each tensor, of its shape and
                 dtype, and returns what is stored: `out[i].store(x[i] * 2).end(i).sink()`.
             grad_fxn: is called with three lists: the gradients of the results (None for a tensor
                 that is not stored), the tensors that were given, and the results. It returns a
@@ -109,10 +109,10 @@ def _written(given: Sequence[Any], fxn: Callable[..., Any],
     """The kernel that a function writes, its sources, and which tensor each argument is."""
     _refuse(given)
     pointers = [UOp(Ops.PARAM, tensor.dtype, (), number) for number, tensor in enumerate(given)]
-    made = fxn(*(Memory(pointer, tensor.shape)
+    made = fxn(*(KernelMemory(pointer, tensor.shape)
                  for pointer, tensor in zip(pointers, given, strict=True)))
-    kernel = Kernel((made,)) if isinstance(made, Store) else made
-    if not isinstance(kernel, Kernel):  # r[impl custom.arguments.refused]
+    kernel = KernelStores((made,)) if isinstance(made, KernelStore) else made
+    if not isinstance(kernel, KernelStores):  # r[impl custom.arguments.refused]
         raise ArgumentError("custom_kernel", f"the function returned {type(made).__name__}, and "
                             "not what is stored", "return out[i].store(value).end(i).sink()")
     name = getattr(fxn, "__name__", "custom")

@@ -12,7 +12,7 @@ from conformance.emulation import metal_objects
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable
 from impl.cpu.compiler import find_compiler
-from impl.custom import Kernel, Memory, Store, local, loop
+from impl.custom import KernelMemory, KernelStore, KernelStores, local, loop
 from impl.device import Device
 from impl.dtypes import dtypes
 from impl.errors import ArgumentError, DeviceError, DTypeError, GraphError, ShapeError
@@ -28,14 +28,14 @@ def interpreted() -> Iterator[None]:
         yield
 
 
-def softmax(out: Memory, x: Memory) -> Kernel:
+def softmax(out: KernelMemory, x: KernelMemory) -> KernelStores:
     (rows, n), powers = x.shape, local(x.shape[1])
     row, i, j, k, l = loop(rows), *(loop(n) for _ in range(4))  # noqa: E741
     power = powers[i].store((x[row, i] - x[row, k].max(k)).exp()).end(row, i)
     return power.sink(out[row, j].store(powers[j] / powers[l].sum(l)).end(row, j))
 
 
-def slope(out: Memory, y: Memory, given: Memory) -> Store:
+def slope(out: KernelMemory, y: KernelMemory, given: KernelMemory) -> KernelStore:
     row, i, k = loop(y.shape[0]), loop(y.shape[1]), loop(y.shape[1])
     total = (given[row, k] * y[row, k]).sum(k)
     return out[row, i].store(y[row, i] * (given[row, i] - total)).end(row, i)
@@ -48,18 +48,18 @@ def soft(x: Tensor) -> Tensor:
     return Tensor.custom_kernel(Tensor.empty_like(x), x, fxn=softmax, grad_fxn=gradient)[0]
 
 
-def momentum(weight: Memory, mean: Memory, given: Memory) -> Kernel:
+def momentum(weight: KernelMemory, mean: KernelMemory, given: KernelMemory) -> KernelStores:
     i = loop(weight.size)
     new = mean[i] * 0.5 + given[i]
     return weight[i].store(weight[i] - new * 0.25).end(i).sink(mean[i].store(new).end(i))
 
 
-def put(cache: Memory, row: Memory, at: Memory) -> Store:
+def put(cache: KernelMemory, row: KernelMemory, at: KernelMemory) -> KernelStore:
     i = loop(row.size)
     return cache[at[0], i].store(row[i]).end(i)
 
 
-def reverse(x: Memory) -> Store:
+def reverse(x: KernelMemory) -> KernelStore:
     i = loop(x.size)
     return x[i].store(x[x.size - 1 - i]).end(i)
 
@@ -117,9 +117,10 @@ def test_a_kernel_loads_what_stood_there_before() -> None:
     turned, = Tensor.custom_kernel(x, fxn=reverse)
     assert turned.tolist() == [4, 3, 2, 1] and x.tolist() == [1, 2, 3, 4]
     x.assign(Tensor.custom_kernel(x, fxn=reverse)[0])
+    assert len(names(x)) == 2  # whether iterations run side by side or not
     assert x.tolist() == [4, 3, 2, 1]
 
-    def swap(a: Memory, b: Memory) -> Kernel:
+    def swap(a: KernelMemory, b: KernelMemory) -> KernelStores:
         i = loop(a.size)
         return a[i].store(b[i]).end(i).sink(b[i].store(a[i]).end(i))
     a, b = ready([1.0, 2.0]), ready([3.0, 4.0])
@@ -166,14 +167,14 @@ def test_a_kernel_of_its_own() -> None:
     one, other = soft(x).schedule(), soft(ready(NUMBERS.T.copy().T)).schedule()
     assert one[0].ast is other[0].ast
 
-    def named(out: Memory) -> Kernel:
+    def named(out: KernelMemory) -> KernelStores:
         return out[0].set(7).sink(arg=KernelInfo("set_7"))
     assert names(Tensor.custom_kernel(ready([1.0, 2.0]), fxn=named)[0])[-1] == "set_7"
 
 
 @verifies("custom.access.inside")
 def test_what_lies_outside() -> None:
-    def shift(out: Memory, x: Memory, by: Memory) -> Store:
+    def shift(out: KernelMemory, x: KernelMemory, by: KernelMemory) -> KernelStore:
         i = loop(x.size)
         return out[i + by[0]].store(x[i * 2 - 1] + 1).end(i)
     for device in ("REFERENCE", "CPU") if find_compiler() else ("REFERENCE",):
@@ -232,7 +233,7 @@ def test_what_somebody_needs_is_kept() -> None:
 
 @verifies("custom.assign.direct")
 def test_a_kernel_that_loads_what_it_has_stored_gets_other_memory() -> None:
-    def backwards(weight: Memory, mean: Memory, given: Memory) -> Kernel:
+    def backwards(weight: KernelMemory, mean: KernelMemory, given: KernelMemory) -> KernelStores:
         first, second = momentum(weight, mean, given).stores
         return second.sink(first)
     weight, mean, given = ready(NUMBERS), ready(NUMBERS), ready(NUMBERS)
