@@ -55,7 +55,7 @@ class Outside:
         self.parts: frozenset[Any] | None = None
 
 
-class Made:
+class Created:
     """What a call makes at one place. What was put into it, anywhere, is its contents."""
 
     __slots__ = ("contents", "kind", "frame", "code", "defaults")
@@ -63,7 +63,7 @@ class Made:
     def __init__(self, kind: Any = None) -> None:
         self.contents: set[Any] = set()
         self.kind = kind  # its class, if that is one of Python code
-        self.frame: Frame | None = None  # of a function: where it was made
+        self.frame: Body | None = None  # of a function: where it was made
         self.code: types.CodeType | None = None
         self.defaults: set[Any] = set()
 
@@ -95,18 +95,18 @@ class Super:
         self.after, self.owner = after, owner
 
 
-class Computed:
+class Outcome:
     """A number, a text, a tensor that was computed: what is in it follows from what was read."""
 
 
-class Sized(Computed):
+class SizeOutcome(Outcome):
     """What may be a size that depends on variables: Python can make a number of it unnoticed."""
 
 
 Value = frozenset[Any]
 NONE: Value = frozenset()
-NOTHING: Value = frozenset([Computed()])
-SIZES: Value = NOTHING | {Sized()}
+NOTHING: Value = frozenset([Outcome()])
+SIZES: Value = NOTHING | {SizeOutcome()}
 _SIZES = frozenset(("shape", "size", "numel", "stride", "nbytes"))
 #: Functions of Python that see nothing of a size but what is noted of it.
 _BLIND = (isinstance, issubclass, callable, len, tuple, list, zip, enumerate, iter, reversed, next,
@@ -126,7 +126,7 @@ _GENERIC: list[Any] = [kind.__getattribute__ for kind in (
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
-class Frame:
+class Body:
     """A function that is followed: what its names, its results and its stack may hold."""
 
     def __init__(self, code: types.CodeType, space: dict[str, Any], name: str) -> None:
@@ -134,7 +134,7 @@ class Frame:
         self.locals: dict[str, set[Any]] = {}
         self.boxes: dict[str, Any] = {}  # cells from outside, or the frame that made them
         self.returned: set[Any] = set()
-        self.sites: dict[Any, Made] = {}
+        self.sites: dict[Any, Created] = {}
         self.states: dict[int, list[Value]] = {}
         self.instructions = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
         self.handlers = dis._parse_exception_table(code)  # type: ignore[attr-defined]
@@ -142,25 +142,29 @@ class Frame:
         self.names: tuple[str, ...] = ()
         self.stamp = -1  # of the analysis, when nothing new was found here
 
-    def site(self, at: Any, kind: Any = None) -> Made:
+    def site(self, at: Any, kind: Any = None) -> Created:
         """What is made at a place of the code."""
         found = self.sites.get((at, kind))
         if found is None:
-            found = self.sites[at, kind] = Made(kind)
+            found = self.sites[at, kind] = Created(kind)
         return found
+
+
+#: What an instruction does to a stack: the stack after it, if the next one is reached.
+Step = Callable[["Following", Body, dis.Instruction, "list[Value]", int], "list[Value] | None"]
 
 
 class Following:
     """One analysis: frames are run until nothing new is found."""
 
-    def __init__(self, is_captured: Callable[[Any], Any], trust: bool = False) -> None:
-        self.reads, self.trust = Reads(), trust
+    def __init__(self, step: Step, is_captured: Callable[[Any], Any], trust: bool = False) -> None:
+        self.reads, self.trust, self.step = Reads(), trust, step
         self.is_captured = is_captured  # the function of a captured function, or None
         self.outside: dict[Any, Outside] = {}
         self.interned: dict[Any, Any] = {}
-        self.frames: dict[Any, Frame] = {}
+        self.frames: dict[Any, Body] = {}
         self.changed = False
-        self.frame: Frame | None = None
+        self.frame: Body | None = None
         self.stamp = 0  # counts what is found
         self.known: dict[Any, tuple[int, Value]] = {}  # what was given away, and what came of it
         self.active: set[Any] = set()  # the functions that are called for others just now
@@ -234,12 +238,12 @@ class Following:
         if isinstance(value, UOp) or symbolic.is_symbolic(value):
             return SIZES
         if type(value) in (list, tuple, dict):
-            made = self.interned.setdefault(("argument", path), Made())
+            made = self.interned.setdefault(("argument", path), Created())
             for key, part in value.items() if isinstance(value, dict) else enumerate(value):
                 made.contents |= self.argument(part, f"{path}[{key!r}]")
             return frozenset([made])
         if isinstance(value, tuple) or hasattr(type(value), "__dataclass_fields__"):
-            made = self.interned.setdefault(("argument", path), Made(type(value)))
+            made = self.interned.setdefault(("argument", path), Created(type(value)))
             for name in getattr(value, "_fields", getattr(value, "__dataclass_fields__", {})):
                 made.contents |= self.argument(getattr(value, name), f"{path}.{name}")
             return frozenset([made])
@@ -278,20 +282,20 @@ class Following:
 
     def attribute(self, thing: Any, name: str) -> Value:
         """What an attribute of a thing may be."""
-        if isinstance(thing, Made):
+        if isinstance(thing, Created):
             found: Value = frozenset(thing.contents)
             if thing.kind is not None:
                 return found | self.of_class(thing, thing.kind, name)
             return found | self.intern(Native, thing, name)
         if isinstance(thing, Super):
             owner = thing.owner
-            kind = owner.kind if isinstance(owner, Made) else \
+            kind = owner.kind if isinstance(owner, Created) else \
                 owner.value if isinstance(owner.value, type) else type(owner.value)
             order = kind.__mro__
             after = order[order.index(thing.after) + 1:] if thing.after in order else order
             return self.of_class(owner, kind, name, after)
         if not isinstance(thing, Outside):
-            return SIZES if name in _SIZES or isinstance(thing, Sized) else NOTHING
+            return SIZES if name in _SIZES or isinstance(thing, SizeOutcome) else NOTHING
         return self.of_object(thing, name)
 
     def of_object(self, thing: Outside, name: str) -> Value:
@@ -436,11 +440,11 @@ class Following:
 
     def elements(self, thing: Any) -> Value:
         """What one gets by going through a thing."""
-        if isinstance(thing, Made):
+        if isinstance(thing, Created):
             inner = self.operators(thing) if thing.kind is not None else NOTHING
             return frozenset(thing.contents) | inner
         if not isinstance(thing, Outside):
-            return SIZES if isinstance(thing, Sized) else NOTHING
+            return SIZES if isinstance(thing, SizeOutcome) else NOTHING
         if thing.single:
             return NOTHING
         if thing.parts is None:
@@ -493,13 +497,13 @@ class Following:
                 if held is not MISSING:
                     found |= self.wrap(held, f"{thing.path}[{key.value!r}]")
             return frozenset(found)
-        if isinstance(thing, Made) and not plain:  # a slice of a list is a list
+        if isinstance(thing, Created) and not plain:  # a slice of a list is a list
             return self.elements(thing) | {thing}
         return self.elements(thing)
 
     def operators(self, thing: Any, shown: bool = False) -> Value:
         """What operators and the functions of Python may call of an object of a user's class."""
-        kind = thing.kind if isinstance(thing, Made) else type(thing.value)
+        kind = thing.kind if isinstance(thing, Created) else type(thing.value)
         if kind is None or pure.is_own(kind) or issubclass(kind, (BaseException, enum.Enum)):
             return NOTHING
         key = "operators", thing, shown
@@ -549,10 +553,10 @@ class Following:
             return self.call_one(thing.function, [frozenset([thing.owner]), *args], kwargs, rest)
         if isinstance(thing, Native):
             return self.call_native(thing, args, kwargs, rest)
-        if isinstance(thing, (Super, Computed)):
+        if isinstance(thing, (Super, Outcome)):
             return self.given_away([*args, *kwargs.values(), rest]) | (
-                SIZES if isinstance(thing, Sized) else NOTHING)
-        if isinstance(thing, Made):
+                SIZES if isinstance(thing, SizeOutcome) else NOTHING)
+        if isinstance(thing, Created):
             if thing.code is not None and thing.frame is not None:
                 return self.enter(thing, thing.code, thing.frame.space, thing.frame.name,
                                   args, kwargs, rest | thing.defaults, {})
@@ -669,7 +673,7 @@ class Following:
         frame = self.frame
         if value is type and len(args) == 1:
             kinds = [type(each.value) if isinstance(each, Outside) else
-                     each.kind if isinstance(each, Made) and each.kind else None
+                     each.kind if isinstance(each, Created) and each.kind else None
                      for each in args[0]]
             return frozenset().union(*[self.wrap(kind, kind.__name__) for kind in kinds if kind])
         if value is super:
@@ -716,7 +720,7 @@ class Following:
         found: Value = NOTHING
         for each in classes:
             for owner in owners:
-                if isinstance(each, Outside) and isinstance(owner, (Outside, Made)):
+                if isinstance(each, Outside) and isinstance(owner, (Outside, Created)):
                     found |= self.intern(Super, each.value, owner)
         return found
 
@@ -775,7 +779,7 @@ class Following:
             if thing.__class__ is Outside and thing.single:
                 continue
             waiting.extend(self.elements(thing))
-            if shown and isinstance(thing, (Made, Outside)) and (
+            if shown and isinstance(thing, (Created, Outside)) and (
                     isinstance(thing, Outside) or thing.kind):
                 if not isinstance(getattr(thing, "value", None), (*pure.PLAIN, types.ModuleType)):
                     self.operators(thing, True)
@@ -791,7 +795,7 @@ class Following:
     def count(self, value: Value) -> None:
         """Python makes a number of a value: if that is a size, it is the same only at this one."""
         # r[impl replay.sizes.value]
-        self.reads.counted |= any(isinstance(each, Sized) for each in value)
+        self.reads.counted |= any(isinstance(each, SizeOutcome) for each in value)
 
     def is_callable(self, thing: Any) -> bool:
         """Whether it is a function that others may call."""
@@ -800,7 +804,7 @@ class Following:
             if isinstance(value, types.FunctionType) and not value.__closure__:
                 return pure.is_followed(value.__code__)
             return isinstance(value, _FUNCTIONS) or self.is_captured(value) is not None
-        return isinstance(thing, Bound) or isinstance(thing, Made) and thing.code is not None
+        return isinstance(thing, Bound) or isinstance(thing, Created) and thing.code is not None
 
     def call_native(self, thing: Native, args: Sequence[Value], kwargs: dict[str, Value],
                     rest: Value) -> Value:
@@ -831,7 +835,7 @@ class Following:
                 return self.parts_of(self.elements(owner) | self.given_away([given]), name)
             return self.refuse(f"calls {owner.path}.{name}, which may do something else each time",
                                "call it outside of the function")
-        if isinstance(owner, Made):
+        if isinstance(owner, Created):
             self.put(owner.contents, given)
             inner = self.given_away([given]) if name in ("sort", "__init__", "map") else NOTHING
             return frozenset(owner.contents) | {owner} | inner
@@ -853,10 +857,10 @@ class Following:
         """Give a function its arguments; what it has returned so far."""
         frame = self.frames.get(thing)
         if frame is None:
-            frame = self.frames[thing] = Frame(code, space, path)
+            frame = self.frames[thing] = Body(code, space, path)
             self.changed = True
             self.stamp += 1
-            if isinstance(thing, Made):
+            if isinstance(thing, Created):
                 frame.boxes = dict.fromkeys(code.co_freevars, thing.frame)
             else:
                 frame.boxes = dict(zip(code.co_freevars, closure or (), strict=True))
@@ -888,7 +892,7 @@ class Following:
             return frozenset([made])
         return frozenset(frame.returned)
 
-    def star(self, frame: Frame, name: str, value: Value) -> None:
+    def star(self, frame: Body, name: str, value: Value) -> None:
         """Put an argument into `*args` or `**kwargs`."""
         made = frame.site(("star", name))
         self.put(made.contents, value)
@@ -898,7 +902,7 @@ class Following:
 
     def write(self, thing: Any, value: Value, what: str, name: str = "") -> None:
         """Something is put into a thing."""
-        if isinstance(thing, Made):
+        if isinstance(thing, Created):
             self.put(thing.contents, value)
             if thing.kind is not None and name:
                 self.setter(thing, thing.kind, name, value)
@@ -932,7 +936,7 @@ class Following:
 
     # Instructions --------------------------------------------------------------------------
 
-    def box_contents(self, frame: Frame, name: str) -> Value:
+    def box_contents(self, frame: Body, name: str) -> Value:
         """What a cell may hold."""
         box = frame.boxes.get(name)
         if isinstance(box, types.CellType):
@@ -948,9 +952,8 @@ class Following:
         return not all(isinstance(each, Outside) and isinstance(each.value, pure.PLAIN)
                        for each in value)
 
-    def interpret(self, frame: Frame) -> None:
+    def interpret(self, frame: Body) -> None:
         """Go through the instructions of a function once, in their order."""
-        from impl.replay.instructions import step
         if frame.stamp == self.stamp:  # nothing is new since it was looked at
             return
         self.frame, started = frame, self.stamp
@@ -975,7 +978,7 @@ class Following:
                         *stack[:handler.depth], *([NOTHING] if handler.lasti else []), NOTHING])
             following = frame.instructions[place + 1].offset \
                 if place + 1 < len(frame.instructions) else -1
-            stack = step(self, frame, instruction, list(stack), following)
+            stack = self.step(self, frame, instruction, list(stack), following)
         self.frame = None
         frame.stamp = self.stamp if started == self.stamp else -1
 
@@ -986,7 +989,7 @@ class Following:
             return list(second)
         return [a | b for a, b in zip(first, second, strict=False)]
 
-    def join(self, frame: Frame, offset: int, stack: list[Value]) -> None:
+    def join(self, frame: Body, offset: int, stack: list[Value]) -> None:
         """A stack comes to a place."""
         known = frame.states.get(offset)
         found = list(stack) if known is None else self.joined(known, stack)

@@ -189,7 +189,8 @@ class TinyJit(Generic[Parameters, Returned]):
     def _reads(self, args: Any, kwargs: Any) -> Reads:
         """What the body can read, found from its code."""
         from impl.replay.following import Following
-        reads = Following(captured_function, self.trust).run(self.function, args, kwargs)
+        from impl.replay.instructions import step
+        reads = Following(step, captured_function, self.trust).run(self.function, args, kwargs)
         if self.trust:  # r[impl replay.trust.known]
             reads.reasons.clear()
         return reads
