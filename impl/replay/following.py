@@ -63,7 +63,7 @@ class Created:
     def __init__(self, kind: Any = None) -> None:
         self.contents: set[Any] = set()
         self.kind = kind  # its class, if that is one of Python code
-        self.frame: Body | None = None  # of a function: where it was made
+        self.frame: Entered | None = None  # of a function: where it was made
         self.code: types.CodeType | None = None
         self.defaults: set[Any] = set()
 
@@ -126,7 +126,7 @@ _GENERIC: list[Any] = [kind.__getattribute__ for kind in (
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
-class Body:
+class Entered:
     """A function that is followed: what its names, its results and its stack may hold."""
 
     def __init__(self, code: types.CodeType, space: dict[str, Any], name: str) -> None:
@@ -151,7 +151,7 @@ class Body:
 
 
 #: What an instruction does to a stack: the stack after it, if the next one is reached.
-Step = Callable[["Following", Body, dis.Instruction, "list[Value]", int], "list[Value] | None"]
+Step = Callable[["Following", Entered, dis.Instruction, "list[Value]", int], "list[Value] | None"]
 
 
 class Following:
@@ -162,9 +162,9 @@ class Following:
         self.is_captured = is_captured  # the function of a captured function, or None
         self.outside: dict[Any, Outside] = {}
         self.interned: dict[Any, Any] = {}
-        self.frames: dict[Any, Body] = {}
+        self.frames: dict[Any, Entered] = {}
         self.changed = False
-        self.frame: Body | None = None
+        self.frame: Entered | None = None
         self.stamp = 0  # counts what is found
         self.known: dict[Any, tuple[int, Value]] = {}  # what was given away, and what came of it
         self.active: set[Any] = set()  # the functions that are called for others just now
@@ -857,7 +857,7 @@ class Following:
         """Give a function its arguments; what it has returned so far."""
         frame = self.frames.get(thing)
         if frame is None:
-            frame = self.frames[thing] = Body(code, space, path)
+            frame = self.frames[thing] = Entered(code, space, path)
             self.changed = True
             self.stamp += 1
             if isinstance(thing, Created):
@@ -892,7 +892,7 @@ class Following:
             return frozenset([made])
         return frozenset(frame.returned)
 
-    def star(self, frame: Body, name: str, value: Value) -> None:
+    def star(self, frame: Entered, name: str, value: Value) -> None:
         """Put an argument into `*args` or `**kwargs`."""
         made = frame.site(("star", name))
         self.put(made.contents, value)
@@ -936,7 +936,7 @@ class Following:
 
     # Instructions --------------------------------------------------------------------------
 
-    def box_contents(self, frame: Body, name: str) -> Value:
+    def box_contents(self, frame: Entered, name: str) -> Value:
         """What a cell may hold."""
         box = frame.boxes.get(name)
         if isinstance(box, types.CellType):
@@ -952,7 +952,7 @@ class Following:
         return not all(isinstance(each, Outside) and isinstance(each.value, pure.PLAIN)
                        for each in value)
 
-    def interpret(self, frame: Body) -> None:
+    def interpret(self, frame: Entered) -> None:
         """Go through the instructions of a function once, in their order."""
         if frame.stamp == self.stamp:  # nothing is new since it was looked at
             return
@@ -989,7 +989,7 @@ class Following:
             return list(second)
         return [a | b for a, b in zip(first, second, strict=False)]
 
-    def join(self, frame: Body, offset: int, stack: list[Value]) -> None:
+    def join(self, frame: Entered, offset: int, stack: list[Value]) -> None:
         """A stack comes to a place."""
         known = frame.states.get(offset)
         found = list(stack) if known is None else self.joined(known, stack)

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from impl.replay.following import NONE, NOTHING, SIZES, Following, Body, Created, Outside, Value
+from impl.replay.following import NONE, NOTHING, SIZES, Created, Entered, Following, Outside, Value
 from impl.tensor import Tensor
 
 Stack = list[Value]
-Step = Callable[[Following, Body, dis.Instruction, Stack], None]
+Step = Callable[[Following, Entered, dis.Instruction, Stack], None]
 STEPS: dict[str, Step] = {}
 _NULL: Value = frozenset([Created()])
 _JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 _ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")
 
 
-def step(following: Following, frame: Body, instruction: dis.Instruction, stack: Stack,
+def step(following: Following, frame: Entered, instruction: dis.Instruction, stack: Stack,
          after: int) -> Stack | None:
     """The stack after an instruction; None if the next one is not reached from here."""
     name = instruction.opname
@@ -98,71 +98,71 @@ def popped(stack: Stack, count: int) -> list[Value]:
 
 @operation("RESUME", "NOP", "PRECALL", "EXTENDED_ARG", "MAKE_CELL", "COPY_FREE_VARS",
            "DELETE_FAST", "DELETE_DEREF", "GET_YIELD_FROM_ITER")
-def _nothing(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _nothing(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     pass
 
 
 @operation("KW_NAMES")
-def _keywords(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _keywords(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     frame.names = frame.code.co_consts[each.arg or 0]
 
 
 @operation("POP_TOP", "POP_EXCEPT")
-def _pop(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _pop(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.pop()
 
 
 @operation("RETURN_GENERATOR", "LOAD_ASSERTION_ERROR", "PUSH_EXC_INFO")
-def _push(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _push(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(NOTHING)
 
 
 @operation("PUSH_NULL")
-def _push_null(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _push_null(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(_NULL)
 
 
 @operation("COPY")
-def _copy(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _copy(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(stack[-(each.arg or 1)])
 
 
 @operation("SWAP")
-def _swap(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _swap(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     place = -(each.arg or 1)
     stack[place], stack[-1] = stack[-1], stack[place]
 
 
 @operation("LOAD_CONST")
-def _constant(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _constant(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(following.wrap(each.argval, repr(each.argval)))
 
 
 @operation("LOAD_FAST")
-def _load(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _load(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(frozenset(frame.locals.get(each.argval, ())))
 
 
 @operation("STORE_FAST")
-def _store(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _store(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     following.put(frame.locals.setdefault(each.argval, set()), stack.pop())
 
 
 @operation("LOAD_CLOSURE")
-def _load_closure(following: Following, frame: Body, each: dis.Instruction,
+def _load_closure(following: Following, frame: Entered, each: dis.Instruction,
                   stack: Stack) -> None:
     stack.append(NOTHING)  # what is in it is found by its name
 
 
 @operation("LOAD_DEREF", "LOAD_CLASSDEREF")
-def _load_cell(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _load_cell(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(following.box_contents(frame, each.argval))
 
 
 @operation("STORE_DEREF")
-def _store_cell(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _store_cell(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     name, value, owner = each.argval, stack.pop(), frame
-    while name in owner.boxes and isinstance(owner.boxes[name], Body):
+    while name in owner.boxes and isinstance(owner.boxes[name], Entered):
         owner = owner.boxes[name]
     if isinstance(owner.boxes.get(name), types.CellType):
         following.write(Outside(None, name), value, "", "")
@@ -172,14 +172,14 @@ def _store_cell(following: Following, frame: Body, each: dis.Instruction, stack:
 
 
 @operation("LOAD_GLOBAL", "LOAD_NAME")
-def _load_global(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _load_global(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     if each.opname == "LOAD_GLOBAL" and (each.arg or 0) & 1:
         stack.append(_NULL)
     stack.append(following.name_of(frame.space, each.argval))
 
 
 @operation("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME")
-def _store_global(following: Following, frame: Body, each: dis.Instruction,
+def _store_global(following: Following, frame: Entered, each: dis.Instruction,
                   stack: Stack) -> None:
     following.refuse(f"changes the global {each.argval}; a replay would not do it again",
                      "return the value, or keep it in a Tensor that is assigned to")
@@ -188,18 +188,18 @@ def _store_global(following: Following, frame: Body, each: dis.Instruction,
 
 
 @operation("LOAD_ATTR")
-def _attribute(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _attribute(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(following.attributes(stack.pop(), each.argval))
 
 
 @operation("LOAD_METHOD")
-def _method(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _method(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     found = following.attributes(stack.pop(), each.argval)
     stack += [_NULL, found]
 
 
 @operation("STORE_ATTR")
-def _store_attribute(following: Following, frame: Body, each: dis.Instruction,
+def _store_attribute(following: Following, frame: Entered, each: dis.Instruction,
                      stack: Stack) -> None:
     value, owners = popped(stack, 2)
     for thing in owners:
@@ -207,14 +207,14 @@ def _store_attribute(following: Following, frame: Body, each: dis.Instruction,
 
 
 @operation("DELETE_ATTR")
-def _delete_attribute(following: Following, frame: Body, each: dis.Instruction,
+def _delete_attribute(following: Following, frame: Entered, each: dis.Instruction,
                       stack: Stack) -> None:
     for thing in stack.pop():
         following.write(thing, NONE, "", each.argval)
 
 
 @operation("BINARY_SUBSCR")
-def _item(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _item(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     owners, keys = popped(stack, 2)
     following.given_away([keys])
     plain, found = not following.is_unsure(keys), NONE
@@ -227,7 +227,7 @@ def _item(following: Following, frame: Body, each: dis.Instruction, stack: Stack
 
 
 @operation("STORE_SUBSCR")
-def _store_item(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _store_item(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     value, owners, keys = popped(stack, 3)
     for thing in owners:
         following.write(thing, value | keys, "an item of", "")
@@ -235,7 +235,7 @@ def _store_item(following: Following, frame: Body, each: dis.Instruction, stack:
 
 
 @operation("DELETE_SUBSCR")
-def _delete_item(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _delete_item(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     owners, _ = popped(stack, 2)
     for thing in owners:
         following.write(thing, NONE, "an item of", "")
@@ -246,7 +246,7 @@ def _is_object(thing: Any) -> bool:
 
 
 @operation("BINARY_OP", "COMPARE_OP", "CONTAINS_OP")
-def _binary(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     left, right = popped(stack, 2)
     if each.opname == "BINARY_OP" and each.argrepr.endswith("="):
         for thing in left:
@@ -288,13 +288,13 @@ _ATOMS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndar
 
 
 @operation("IS_OP")
-def _is(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _is(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     popped(stack, 2)
     stack.append(NOTHING)
 
 
 @operation("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT", "FORMAT_VALUE")
-def _unary(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _unary(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     if each.opname == "FORMAT_VALUE" and (each.arg or 0) & 4:
         stack.pop()
     given = stack.pop()
@@ -306,7 +306,7 @@ def _unary(following: Following, frame: Body, each: dis.Instruction, stack: Stac
 
 @operation("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_SLICE",
            "BUILD_CONST_KEY_MAP")
-def _build(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _build(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     count = (each.arg or 0) * (2 if each.opname == "BUILD_MAP" else 1)
     parts = popped(stack, count + (each.opname == "BUILD_CONST_KEY_MAP"))
     made = frame.site(each.offset)
@@ -315,14 +315,14 @@ def _build(following: Following, frame: Body, each: dis.Instruction, stack: Stac
 
 
 @operation("BUILD_STRING")
-def _text(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _text(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     popped(stack, each.arg or 0)
     stack.append(NOTHING)
 
 
 @operation("LIST_APPEND", "SET_ADD", "MAP_ADD", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE",
            "DICT_MERGE")
-def _add(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _add(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     parts = frozenset().union(*popped(stack, 2 if each.opname == "MAP_ADD" else 1))
     if each.opname not in ("LIST_APPEND", "SET_ADD", "MAP_ADD"):
         parts = elements(following, parts)
@@ -331,7 +331,7 @@ def _add(following: Following, frame: Body, each: dis.Instruction, stack: Stack)
 
 
 @operation("LIST_TO_TUPLE", "GET_ITER")
-def _same(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _same(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     if each.opname == "GET_ITER":
         inner = elements(following, stack[-1])
         made = frame.site(each.offset)
@@ -340,7 +340,7 @@ def _same(following: Following, frame: Body, each: dis.Instruction, stack: Stack
 
 
 @operation("UNPACK_SEQUENCE", "UNPACK_EX")
-def _unpack(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _unpack(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     given, count = stack.pop(), each.arg or 0
     inner = elements(following, given)
     if each.opname == "UNPACK_EX":
@@ -356,31 +356,31 @@ def _unpack(following: Following, frame: Body, each: dis.Instruction, stack: Sta
 
 
 @operation("GET_LEN")
-def _length(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _length(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     elements(following, stack[-1])
     stack.append(NOTHING)
 
 
 @operation("MATCH_MAPPING", "MATCH_SEQUENCE", "CHECK_EG_MATCH", "CHECK_EXC_MATCH")
-def _match(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _match(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     if each.opname.startswith("CHECK"):
         stack.pop()
     stack.append(NOTHING)
 
 
 @operation("MATCH_KEYS")
-def _match_keys(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _match_keys(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(elements(following, stack[-2]) | {_made(following, frame, each, stack[-2])})
 
 
-def _made(following: Following, frame: Body, each: dis.Instruction, value: Value) -> Created:
+def _made(following: Following, frame: Entered, each: dis.Instruction, value: Value) -> Created:
     made = frame.site(each.offset)
     following.put(made.contents, elements(following, value))
     return made
 
 
 @operation("MATCH_CLASS")
-def _match_class(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _match_class(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     subject, _, names = popped(stack, 3)
     made = frame.site(each.offset)
     for thing in names:
@@ -396,7 +396,7 @@ def _match_class(following: Following, frame: Body, each: dis.Instruction, stack
 
 
 @operation("BEFORE_WITH")
-def _enter(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _enter(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     manager = stack.pop()
     leave = following.attributes(manager, "__exit__")
     following.call(leave, [NOTHING, NOTHING, NOTHING], {})
@@ -405,18 +405,18 @@ def _enter(following: Following, frame: Body, each: dis.Instruction, stack: Stac
 
 
 @operation("WITH_EXCEPT_START")
-def _leave(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _leave(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(NOTHING)
 
 
 @operation("YIELD_VALUE")
-def _yield(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _yield(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     following.put(frame.returned, stack.pop())
     stack.append(NOTHING)
 
 
 @operation("IMPORT_NAME")
-def _import(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _import(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     _, names = popped(stack, 2)
     name = each.argval
     package = frame.space.get("__package__") or ""
@@ -431,12 +431,12 @@ def _import(following: Following, frame: Body, each: dis.Instruction, stack: Sta
 
 
 @operation("IMPORT_FROM")
-def _import_from(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _import_from(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(following.attributes(stack[-1], each.argval))
 
 
 @operation("MAKE_FUNCTION")
-def _function(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _function(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     code = next(iter(stack.pop())).value
     made = frame.site(each.offset)
     made.code, made.frame = code, frame
@@ -449,7 +449,7 @@ def _function(following: Following, frame: Body, each: dis.Instruction, stack: S
 
 
 @operation("CALL")
-def _call(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _call(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     args = popped(stack, each.arg or 0)
     first, second = popped(stack, 2)
     names, frame.names = frame.names, ()
@@ -463,7 +463,7 @@ def _call(following: Following, frame: Body, each: dis.Instruction, stack: Stack
 
 
 @operation("CALL_FUNCTION_EX")
-def _call_spread(following: Following, frame: Body, each: dis.Instruction, stack: Stack) -> None:
+def _call_spread(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     rest = NONE
     if (each.arg or 0) & 1:
         given = stack.pop()

@@ -31,6 +31,7 @@ def test_an_output_that_is_fed_back(form: str) -> None:
         step = captured(body)
         for _ in range(6):
             held.append(step(held[-1]))
+        assert captured is not TinyJit or step.replays == 4  # no capture for each pair that parts
         return [first(each) for each in (*held, w)]
 
     same_as_eager(program)
