@@ -18,7 +18,8 @@ from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
 from impl.errors import ShapeError
 from impl.ir import COMPARISONS, Ops, Shape, UOp, in_memory
 from impl.places import Place, home
-from impl.rewrite.folding import fold, is_neutral
+from impl.rewrite.folding import NEUTRAL, fold
+from impl.rewrite.patterns import COMMUTATIVE
 from impl.symbolic import greatest, identical, is_number, is_symbolic, node_of, present
 
 # Looking up a member of an enumeration costs more than a global name; this code is hot.
@@ -81,10 +82,12 @@ def binary(op: Ops, a: UOp, b: UOp) -> UOp:
 
 def _fold(op: Ops, a: UOp, b: UOp, number_a: UOp | None, number_b: UOp | None) -> UOp | None:
     """One of the operands, or a number, if the operation has its value: algebra says which."""
-    if number_b is not None and is_neutral(op, number_b.arg):
-        return a
-    if number_a is not None and is_neutral(op, number_a.arg, left=True):
-        return b
+    changes_nothing = NEUTRAL.get(op)
+    if changes_nothing is not None:
+        if number_b is not None and changes_nothing(number_b.arg):
+            return a
+        if number_a is not None and op in COMMUTATIVE and changes_nothing(number_a.arg):
+            return b
     return None if number_a is None or number_b is None else fold(op, number_a, number_b)
 
 

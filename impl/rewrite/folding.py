@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from impl.dtypes import ALL, DType, Scalar, dtypes
 from impl.ir import FALSE, TRUE, Ops, UOp
-from impl.rewrite.patterns import COMMUTATIVE
 from impl.symbolic.bounds import bounds
 
 INTEGERS = frozenset([d for d in ALL if d.kind in "iu"] + [dtypes.index])
@@ -72,18 +71,13 @@ def _is_true(number: Scalar) -> bool:
     return number is True
 
 
-#: Which numbers change nothing, right of an operation: x + a is x for these a, whatever x is.
+#: Which numbers change nothing, right of an operation, and left of one that commutes: x + a is x
+#: for these a, whatever x is.
 #: -0.0 + 0.0 is 0.0, so 0.0 is not among those of an addition.
 NEUTRAL: dict[Ops, Callable[[Scalar], bool]] = {
     Ops.ADD: _is_minus_zero, Ops.SUB: _is_plus_zero, Ops.MUL: _is_one, Ops.DIV: _is_one,
     Ops.FLOORDIV: _is_one, Ops.OR: _is_zero, Ops.XOR: _is_zero, Ops.AND: _is_true,
     Ops.SHL: _is_zero, Ops.SHR: _is_zero}
-
-
-def is_neutral(op: Ops, number: Scalar, left: bool = False) -> bool:
-    """Whether an operation with a number on its right, or left, is the other operand."""
-    test = NEUTRAL.get(op)
-    return test is not None and test(number) and (not left or op in COMMUTATIVE)
 
 
 def fold_binary(node: UOp, a: UOp, b: UOp) -> UOp | None:
