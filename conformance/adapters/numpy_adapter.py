@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from conformance.adapters.library import LibraryAdapter, slices
-from conformance.protocol import Array, Observation, Options, Program, Statement, Unsupported
+from conformance.protocol import Array, Observation, Options, Program, Statement
 
 MOVEMENTS: dict[str, Callable[[Statement, Array], Array]] = {
     "reshape": lambda s, x: x.reshape(s["shape"]),
@@ -69,7 +69,11 @@ class Adapter(LibraryAdapter[Array]):
         region = target
         for step in view:
             region = MOVEMENTS[step["do"]](step, region)
-        if region.size and not np.shares_memory(region, target):
-            raise Unsupported("a write through a reshape that NumPy makes a copy for")
-        region[...] = value
+        if np.shares_memory(region, target):
+            region[...] = value
+        else:  # a reshape of what was moved is a copy: the elements are written by number
+            numbers = np.arange(target.size).reshape(target.shape)
+            for step in view:
+                numbers = MOVEMENTS[step["do"]](step, numbers)
+            target.reshape(-1)[numbers] = value
         return target

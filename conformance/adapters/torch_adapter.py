@@ -88,8 +88,9 @@ class Adapter(LibraryAdapter[torch.Tensor]):
 
     def write(self, target: torch.Tensor, view: Sequence[Statement],
               value: torch.Tensor) -> torch.Tensor:
-        # No view is reversed in torch: the elements of such a region are written by number.
-        numbered = any(step["do"] == "flip" for step in view)
+        # No view is reversed in torch, and a reshape of what was moved is a copy: the elements of
+        # such a region are written by number.
+        numbered = any(step["do"] in ("flip", "reshape") for step in view)
         region = torch.arange(target.numel()).reshape(target.shape) if numbered else target
         for step in view:
             region = MOVEMENTS[step["do"]](step, region)

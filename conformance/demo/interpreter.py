@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from math import copysign, exp, inf, isinf, isnan, log, nan, prod, sin, sqrt, tanh
+from math import copysign, exp, inf, isinf, isnan, ldexp, log, nan, prod, sin, sqrt, tanh
 from typing import Any
 
 CODES = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B",
@@ -45,13 +45,24 @@ def fit(dtype: str, value: Number) -> Number:
     if dtype.startswith("float"):
         try:
             code = "<" + CODES[dtype]
-            return struct.unpack(code, struct.pack(code, float(value)))[0]
+            number = float(value) if dtype == "float64" else double(value)
+            return struct.unpack(code, struct.pack(code, number))[0]
         except OverflowError:
             return copysign(inf, value)
     bits = 8 * struct.calcsize("<" + CODES[dtype])
     value = (0 if isinstance(value, float) and (isnan(value) or isinf(value)) else int(value))
     value %= 1 << bits
     return value - (1 << bits) if dtype[0] == "i" and value >> (bits - 1) else value
+
+
+def double(value: Number) -> float:
+    """A number on its way to a narrower float: what a double cannot hold leaves its last digit
+    odd, so that the number is not taken for the middle of two and rounded a second time."""
+    rest = abs(value).bit_length() - 53 if isinstance(value, int) else 0
+    if rest <= 0:
+        return float(value)
+    kept = abs(value) >> rest
+    return copysign(ldexp(kept | (kept << rest != abs(value)), rest), value)
 
 
 def build(dtype: str, shape: Sequence[int], items: Sequence[Number]) -> Tensor:

@@ -358,15 +358,15 @@ def _sqrt(x: Approximate) -> Approximate:
 
 
 def _sin(x: Approximate) -> Approximate:
-    unit = _unit(x.value.dtype)
-    reduction = FUNCTION_ULPS * unit * np.maximum(1.0, np.abs(_wide(x.value)))
+    # Near a zero of the sine far from 0 nothing but a longer number for pi keeps its digits: the
+    # argument may be off by as much as a unit of 1 in the last place, and by no more.
+    far = np.minimum(1.0, np.abs(_wide(x.value)))
+    reduction = FUNCTION_ULPS * _unit(x.value.dtype) * far
     return _function(x, np.sin(x.value), np.minimum(x.error, 2.0) + reduction)
 
 
 def _tanh(x: Approximate) -> Approximate:
-    # It is often made of exponentials, which lose relative accuracy near zero.
-    unit = _unit(x.value.dtype)
-    return _function(x, np.tanh(x.value), np.minimum(x.error, 2.0) + FUNCTION_ULPS * unit)
+    return _function(x, np.tanh(x.value), np.minimum(x.error, 2.0))
 
 
 def _reciprocal(x: Approximate) -> Approximate:

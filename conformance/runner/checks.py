@@ -22,9 +22,9 @@ from conformance.runner.interruption import end_if_asked
 from conformance.runner.report import Expectation, Report, Result
 from conformance.runner.subject import Failure, Inconclusive, NotClaimed, Subject
 
-CHAPTERS = ("conventions", "statements", "dtypes", "tensor", "effects", "fusion",
-            "placement", "dependencies", "ordering", "memory", "caching", "schedule", "realize",
-            "replay", "gradient", "multi", "sharded")
+CHAPTERS = ("conventions", "statements", "digits", "movements", "sizes", "dtypes", "tensor",
+            "effects", "fusion", "placement", "dependencies", "ordering", "memory", "caching",
+            "pairs", "schedule", "realize", "replay", "gradient", "multi", "sharded")
 
 SMOKE: Program = protocol.program([
     {"do": "input", "to": "t0", "dtype": "float32", "shape": [2], "data": "0000803f00000040"},

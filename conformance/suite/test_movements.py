@@ -1,0 +1,232 @@
+"""Movements of several axes, movements of movements, and writes through them.
+
+Chapter: spec/statements.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, islice, permutations, product
+from math import prod
+
+import numpy as np
+
+from conformance import protocol
+from conformance.generators.programs import Draft, movement
+from conformance.protocol import Statement, shapes
+from conformance.protocol.shapes import ProgramError
+from conformance.runner.subject import Subject
+from conformance.suite import verifies
+from conformance.suite.test_statements import given, shown
+
+#: Two axes to five, some of them of size 1, no other two of one size.
+SHAPES = ((4, 5), (3, 4, 5), (2, 3, 4, 5), (2, 1, 4, 1, 3))
+#: Movements whose results are woven into one value: one kernel has them all, if it likes.
+TOGETHER = 16
+
+
+def numbered(draft: Draft, shape: Sequence[int]) -> str:
+    """An input whose elements all differ."""
+    return given(draft, np.arange(1, prod(shape) + 1).reshape(shape), "int32")
+
+
+def moved(draft: Draft, name: str, *steps: Statement) -> str:
+    for step in steps:
+        name = draft.add(step["do"], name, **{key: value for key, value in step.items()
+                                              if key != "do"})
+    return name
+
+
+def _woven(draft: Draft, names: Sequence[str]) -> None:
+    """A number for each element of several values, to which no two elements can change places."""
+    length = max(prod(draft.kinds[name].shape) for name in names)
+    total = ""
+    for number, name in enumerate(names):
+        size = prod(draft.kinds[name].shape)
+        flat = draft.add("reshape", name, shape=[size])
+        if size < length:
+            flat = draft.add("pad", flat, widths=[[0, length - size]])
+        factor = draft.constant(draft.kinds[flat], 2 * number * number + 3)
+        term = draft.add("mul", flat, factor)
+        total = draft.add("add", total, term) if total else term
+
+
+def _each(subject: Subject, shape: Sequence[int], chains: Iterable[Sequence[Statement]]) -> None:
+    """The values of these chains of movements of one input, a few at a time."""
+    rest = iter(chains)
+    while some := list(islice(rest, TOGETHER)):
+        draft = Draft()
+        source = numbered(draft, shape)
+        names = [moved(draft, source, *chain) for chain in some]
+        _woven(draft, names)
+        draft.append({"do": "observe", "names": [names[0], list(draft.kinds)[-1]]})
+        subject.check_declared(protocol.program(draft.statements))
+
+
+def _sets(rank: int) -> Iterator[tuple[int, ...]]:
+    """Sets of two axes and more."""
+    return (axes for count in range(2, rank + 1) for axes in combinations(range(rank), count))
+
+
+def of_several_axes(do: str, shape: tuple[int, ...]) -> Iterator[Statement]:
+    """Movements of one sort, each of two axes of a shape or of more."""
+    rank = len(shape)
+    if do == "permute":
+        step = 1 if rank < 5 else 7  # a seventh of the 120 orders of five axes
+        for order in islice(permutations(range(rank)), 1, None, step):
+            yield {"do": do, "order": list(order)}
+        return
+    for turn, axes in enumerate(_sets(rank)):
+        if do == "flip":
+            yield {"do": do, "axes": list(axes)}
+        elif do == "pad":
+            yield {"do": do, "widths": [[(axis + turn) % 3, 1 + axis % 2] if axis in axes
+                                        else [0, 0] for axis in range(rank)]}
+        elif do == "stride":
+            yield {"do": do, "steps": [2 + (axis + turn) % 2 if axis in axes else 1
+                                       for axis in range(rank)]}
+        elif do == "shrink":
+            yield {"do": do, "bounds": [_bounds(size, axis + turn) if axis in axes else [0, size]
+                                        for axis, size in enumerate(shape)]}
+        elif do == "expand":
+            yield {"do": do, "shape": [2 + axis if size == 1 and axis in axes else size
+                                       for axis, size in enumerate(shape)]}
+
+
+def _bounds(size: int, turn: int) -> list[int]:
+    return [[1, size], [1, max(size - 1, 1 + (size > 1))], [size // 2, size]][turn % 3] \
+        if size > 1 else [0, 1]
+
+
+@verifies("statements.movement.axes")
+def test_movements_of_several_axes(subject: Subject) -> None:
+    for do, shape in product(("shrink", "stride", "pad", "flip", "permute"), SHAPES):
+        _each(subject, shape, ([step] for step in of_several_axes(do, shape)))
+    for shape in ((1, 3, 1), (1, 1, 2), (2, 1, 1, 3), (1, 2, 1, 3, 1)):
+        _each(subject, shape, ([step] for step in of_several_axes("expand", shape)))
+
+
+@verifies("statements.movement.chain")
+def test_movements_of_movements(subject: Subject) -> None:
+    """Each sort after each other sort, and every third chain with one more."""
+    for shape in ((3, 4, 5), (2, 1, 4, 3)):
+        _each(subject, shape, _chains(shape, protocol.MOVEMENT))
+    shape = (2, 3, 4)
+    _each(subject, shape, (
+        [{"do": "permute", "order": list(order)}, {"do": "reshape", "shape": first},
+         {"do": "reshape", "shape": second}]
+        for order, (first, second) in product(islice(permutations(range(3)), 1, None), (
+            ([6, 4], [3, 8]), ([24], [4, 3, 2]), ([2, 12], [2, 1, 12])))))
+
+
+def _chains(shape: tuple[int, ...], sorts: Sequence[str], least: int = 2,
+            ) -> Iterator[list[Statement]]:
+    for number, names in enumerate(product(sorts, repeat=2)):
+        chain: list[Statement] = []
+        now = shape
+        wanted = [*names, *([sorts[number % len(sorts)]] if number % 3 == 0 else [])]
+        for position, do in enumerate(wanted):
+            several = [each for each in of_several_axes(do, now) if _moves(each, now)]
+            step = several[(number + position) % len(several)] if several else \
+                movement(do, now, 3 * number + position)
+            if step and _moves(step, now):
+                chain.append(step)
+                now = shapes.moved(step, now)
+        if len(chain) >= least:
+            yield chain
+
+
+def _moves(step: Statement, shape: tuple[int, ...]) -> bool:
+    try:
+        return 0 < prod(shapes.moved(step, shape)) <= 400
+    except (ProgramError, ValueError, IndexError):
+        return False
+
+
+@verifies("statements.store.view")
+def test_writes_through_movements_of_movements(subject: Subject) -> None:
+    """Into values that are in memory and into others; the region of several chains in turn."""
+    for shape in ((4, 4), (3, 4, 5), (2, 1, 4, 3)):
+        chains = [[step] for do in ("shrink", "stride", "flip", "permute")
+                  for step in islice(of_several_axes(do, shape), 3)]
+        chains += [chain for chain in _chains(shape, protocol.VIEW_STEPS)
+                   if "reshape" not in (step["do"] for step in chain)]
+        chains += [[{"do": "permute", "order": list(order)}, step]
+                   for order in islice(permutations(range(len(shape))), 1, 6)
+                   for step in islice(of_several_axes("shrink", tuple(
+                       shape[axis] for axis in order)), 2)]
+        for start in range(0, len(chains), TOGETHER):
+            _written(subject, shape, chains[start:start + TOGETHER], bool(start // TOGETHER % 2))
+
+
+@verifies("statements.store.view")
+def test_writes_through_reshapes_of_movements(subject: Subject) -> None:
+    """Regions that no strides describe: what was moved is reshaped, and moved again."""
+    for shape in ((4, 4), (3, 4, 5)):
+        chains = [chain for chain in _chains(shape, protocol.VIEW_STEPS)
+                  if "reshape" in (step["do"] for step in chain)]
+        _written(subject, shape, chains, in_memory=len(shape) == 3)
+
+
+def _written(subject: Subject, shape: tuple[int, ...], chains: Sequence[Sequence[Statement]],
+             in_memory: bool) -> None:
+    draft = Draft()
+    targets = []
+    for chain in chains:
+        region = shapes.view_shape(shape, list(chain))
+        value = given(draft, -np.arange(1, prod(region) + 1).reshape(region), "int32")
+        target = draft.add("copy", numbered(draft, shape))
+        if in_memory:
+            draft.append({"do": "realize", "names": [target]})
+        draft.append({"do": "store", "target": target, "view": list(chain), "from": [value]})
+        targets.append(target)
+    draft.append({"do": "observe", "names": targets})
+    subject.check_declared(protocol.program(draft.statements))
+
+
+@verifies("statements.store.view")
+def test_a_part_is_written_over_another_that_it_overlaps(subject: Subject) -> None:
+    """By one element and by more, up and down; what was read is dropped before it is asked for."""
+    for size, in_memory in ((7, True), (6, False)):
+        with shown(subject) as draft:
+            for width, to in ((4, 3), (4, 2), (5, 1), (2, 1), (3, 2)):
+                for source, place in ((0, to), (to, 0)):
+                    if max(source, place) + width > size:
+                        continue
+                    state = numbered(draft, (size,))
+                    if in_memory:
+                        draft.append({"do": "realize", "names": [state]})
+                    part = draft.add("shrink", state, bounds=[[source, source + width]])
+                    draft.append({"do": "store", "target": state, "from": [part], "view": [
+                        {"do": "shrink", "bounds": [[place, place + width]]}]})
+                    draft.append({"do": "drop", "names": [part]})
+
+
+@verifies("statements.store.view")
+def test_readers_through_movements_keep_what_was_there(subject: Subject) -> None:
+    """A reader of each chain waits, and with it a second one that was made of a hidden one."""
+    shape = (3, 4)
+    chains: list[list[Statement]] = [
+        [{"do": "reshape", "shape": [4, 3]}, {"do": "flip", "axes": [0]}],
+        [{"do": "reshape", "shape": [2, 6]}, {"do": "reshape", "shape": [6, 2]},
+         {"do": "flip", "axes": [1]}],
+        [{"do": "permute", "order": [1, 0]}, {"do": "shrink", "bounds": [[1, 4], [0, 2]]},
+         {"do": "stride", "steps": [2, 1]}],
+        [{"do": "flip", "axes": [0, 1]}, {"do": "reshape", "shape": [12]},
+         {"do": "shrink", "bounds": [[2, 9]]}, {"do": "stride", "steps": [3]}]]
+    writes: list[list[Statement]] = [
+        [], [{"do": "shrink", "bounds": [[0, 2], [1, 4]]}],
+        [{"do": "reshape", "shape": [12]}, {"do": "flip", "axes": [0]},
+         {"do": "shrink", "bounds": [[3, 10]]}]]
+    for write in writes:
+        for chain in chains:
+            with shown(subject) as draft:
+                state = numbered(draft, shape)
+                draft.append({"do": "realize", "names": [state]})
+                names = [state]
+                for step in chain:
+                    names.append(moved(draft, names[-1], step))
+                moved(draft, state, *chain)  # a second reader of the same
+                draft.append({"do": "drop", "names": names[1:-1]})
+                region = shapes.view_shape(shape, write)
+                value = given(draft, -np.arange(prod(region)).reshape(region), "int32")
+                draft.append({"do": "store", "target": state, "view": write, "from": [value]})

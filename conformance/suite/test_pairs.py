@@ -1,0 +1,149 @@
+"""Programs that differ in one thing, one after the other in one process.  Chapter:
+spec/caching.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from conformance import protocol
+from conformance.generators import neighbours
+from conformance.generators.programs import Draft
+from conformance.protocol import Program
+from conformance.runner.explaining import described
+from conformance.runner.subject import Failure, NotClaimed, Subject
+from conformance.suite import after, verifies
+from conformance.suite.test_statements import given
+
+
+def _square(draft: Draft, dtype: str = "float32", seed: int = 0) -> str:
+    numbers = (np.arange(9) * (2 * seed + 5) + seed) % 11 - 4
+    return given(draft, numbers.reshape(3, 3), dtype)
+
+
+def _finished(draft: Draft, *names: str) -> Program:
+    draft.append({"do": "observe", "names": list(names or [list(draft.kinds)[-1]])})
+    return protocol.program(draft.statements)
+
+
+def _arithmetic() -> Iterator[Program]:
+    draft = Draft()
+    x, y = _square(draft), _square(draft, seed=1)
+    scaled = draft.add("mul", draft.add("sub", x, y), draft.constant(draft.kinds[x], 1.2345678))
+    draft.add("where", draft.add("less", x, y), scaled, draft.add("exp", x))
+    yield _finished(draft)
+    draft = Draft()
+    x, y = _square(draft, "int32"), _square(draft, "int32", 2)
+    total = draft.add("floordiv", draft.add("or", x, y), draft.constant(draft.kinds[x], 3))
+    draft.add("cast", draft.add("neg", total), dtype="int8")
+    yield _finished(draft)
+    draft = Draft()
+    x, zero = _square(draft), draft.constant(draft.kinds["t0"], 0.0)
+    draft.add("div", draft.add("matmul", x, _square(draft, seed=3)), draft.add("add", x, zero))
+    yield _finished(draft)
+    draft = Draft()
+    x = _square(draft)
+    draft.add("div", draft.constant(draft.kinds[x], 1.0),
+              draft.add("bitcast", draft.add("bitcast", draft.constant(draft.kinds[x], 0.5),
+                                             dtype="int32"), dtype="float32"))
+    yield _finished(draft)
+
+
+def _movements() -> Iterator[Program]:
+    for do, fields in (("permute", {"order": [1, 0, 2]}),
+                       ("shrink", {"bounds": [[0, 2], [1, 2], [0, 3]]}),
+                       ("pad", {"widths": [[1, 0], [0, 2], [0, 0]]}), ("flip", {"axes": [1]}),
+                       ("stride", {"steps": [2, 1, 3]}), ("reshape", {"shape": [9, 3]})):
+        draft = Draft()
+        x = given(draft, np.arange(27).reshape(3, 3, 3) - 5, "int32")
+        draft.add("add", *[draft.add(do, x, **fields)] * 2)
+        yield _finished(draft)
+    for do in ("softmax", "cumsum"):
+        draft = Draft()
+        draft.add(do, _square(draft), axis=0)
+        yield _finished(draft)
+    for do, axes in (("sum", [0]), ("max", [1]), ("mean", [0, 1])):
+        draft = Draft()
+        total = draft.add(do, _square(draft), axes=axes, keepdims=True)
+        draft.add("expand", total, shape=[3, 3])
+        yield _finished(draft, total)
+    draft = Draft()
+    draft.add("gather", _square(draft), given(draft, [2, 0, 1], "int32"))
+    yield _finished(draft)
+
+
+def _writes() -> Iterator[Program]:
+    for view in ([{"do": "shrink", "bounds": [[0, 2], [0, 3]]}],
+                 [{"do": "stride", "steps": [2, 1]}, {"do": "flip", "axes": [1]}],
+                 [{"do": "permute", "order": [1, 0]},
+                  {"do": "shrink", "bounds": [[1, 3], [0, 3]]}]):
+        draft = Draft()
+        x = _square(draft, "int32")
+        part = given(draft, np.arange(6).reshape(2, 3) + 50, "int32")
+        draft.append({"do": "realize", "names": [x, part]})
+        reader = draft.add("sub", x, draft.add("flip", x, axes=[0]))
+        draft.append({"do": "store", "target": x, "view": view, "from": [part]})
+        yield _finished(draft, x, reader)
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
+def test_a_program_after_its_neighbours_has_its_own_values(subject: Subject) -> None:
+    """In one order and in the other, and nothing is forgotten between them."""
+    tried = set[str]()
+    for base in (*_arithmetic(), *_movements(), *_writes()):
+        near = [base]
+        for what, each in neighbours.neighbours(base):
+            if what not in tried and subject.supports(each):
+                tried.add(what)  # one difference of each sort is enough
+                near.append(each)
+        _in_both_orders(subject, near if subject.supports(base) else near[1:])
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
+def test_names_of_any_length_are_told_apart(subject: Subject) -> None:
+    for base in (*islice(_arithmetic(), 1), *islice(_writes(), 2)):
+        _in_both_orders(subject, [each for each in (base, *neighbours.lengthened(base))
+                                  if subject.supports(each)])
+
+
+def _in_both_orders(subject: Subject, chosen: list[Program]) -> None:
+    """Run programs one after the other, then backwards; a failure is one that is right alone."""
+    if not chosen:
+        subject.skipped += 1
+        return
+    for order in (chosen, chosen[::-1]):
+        subject.adapter.reset()
+        for number, program in enumerate(order):
+            try:
+                subject.check_values(program)
+            except NotClaimed:
+                continue
+            except Exception as failure:  # the implementation's own too: it is the finding
+                raise _explained(subject, order[:number], program, failure) from None
+
+
+def _explained(subject: Subject, before: list[Program], program: Program,
+               failure: Exception) -> Failure:
+    """Which of the programs before it has to run first, as far as one alone is enough."""
+    text = failure.message if isinstance(failure, Failure) else described(failure)
+
+    def wrong(*programs: Program) -> bool:
+        subject.adapter.reset()
+        try:
+            for each in programs:
+                subject.check_values(each)
+        except Exception:  # whatever it is: it is asked for whether there is one
+            return True
+        return False
+
+    if wrong(program):
+        return Failure(text, program)
+    first = next((each for each in reversed(before) if wrong(each, program)), None)
+    if first is None:
+        return Failure(f"{text}, after {len(before)} others that differ in one thing", program)
+    return Failure(f"{text}, after this program in the same process:\n{protocol.paste(first)}",
+                   program)

@@ -1,0 +1,158 @@
+"""The same statements on more elements, on more axes, on sizes that leave a remainder.
+
+Chapter: spec/statements.md."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from conformance import protocol
+from conformance.generators.programs import Draft
+from conformance.protocol import Array
+from conformance.runner.subject import Subject
+from conformance.suite import verifies
+from conformance.suite.test_statements import given
+
+#: One more and one fewer than what vectors, tiles, lanes and bytes have, and some primes.
+LENGTHS = (31, 33, 127, 257, 1031, 4099)
+#: More than 2 ** 16, and no multiple of anything.
+MANY = 65537 + 34
+#: Rows, inner length, columns.
+PRODUCTS = ((33, 65, 17), (7, 129, 31), (66, 34, 5), (1, 301, 1), (35, 7, 67), (1, 70, 33))
+
+
+def _small(count: int, seed: int = 1) -> Array:
+    """Whole numbers from -3 to 3 without a pattern: all sums of them are exact."""
+    return np.random.default_rng(seed).integers(-3, 4, count)
+
+
+def _checked(subject: Subject, draft: Draft, *names: str) -> None:
+    draft.append({"do": "observe", "names": list(names)})
+    subject.check_declared(protocol.program(draft.statements))
+
+
+@verifies("statements.size.any")
+def test_element_by_element_at_many_lengths(subject: Subject) -> None:
+    for length in LENGTHS:
+        draft = Draft()
+        x, y = (given(draft, _small(length, seed), "int32") for seed in (1, 2))
+        z = given(draft, _small(length) / 4, "float32")
+        names = [draft.add(do, x, y) for do in ("add", "mul", "less")]
+        names += [draft.add("where", names[-1], x, y), draft.add("cast", x, dtype="float32"),
+                  draft.add("exp", z), draft.add("copy", x), draft.add("flip", y, axes=[0])]
+        _checked(subject, draft, *names)
+
+
+@verifies("statements.size.any")
+def test_reductions_at_many_lengths(subject: Subject) -> None:
+    for length in LENGTHS:
+        draft = Draft()
+        flat = given(draft, _small(length), "float32")
+        names = [draft.add(do, flat, axes=[0], keepdims=False) for do in ("sum", "max", "mean")]
+        # The greatest number stands somewhere else in each row, also at the end.
+        rows = _small(3 * length).reshape(3, length)
+        rows[0, -1], rows[1, length // 2], rows[2, 0] = 9, 8, 7
+        x = given(draft, rows, "int32")
+        for axes in ([0], [1]):
+            for do in ("sum", "max", "min"):
+                names.append(draft.add(do, x, axes=axes, keepdims=False))
+        names += [draft.add("max", given(draft, rows[0], "int32"), axes=[0], keepdims=False),
+                  draft.add("cumsum", x, axis=1), draft.add("cumsum", x, axis=0),
+                  draft.add("softmax", flat, axis=0)]
+        _checked(subject, draft, *names)
+
+
+@verifies("statements.size.any")
+def test_sums_of_more_than_two_bytes_count(subject: Subject) -> None:
+    """A number whose elements a runtime may sum in parts; the parts need more than a half has."""
+    for dtype in ("float32", "int32"):
+        draft = Draft()
+        x = given(draft, _small(MANY) + 2, dtype)
+        names = [draft.add(do, x, axes=[0], keepdims=False) for do in ("sum", "max", "min")]
+        table = given(draft, np.arange(4 * 2051).reshape(4, 2051) % 1999, dtype)
+        names += [draft.add("sum", table, axes=axes, keepdims=False) for axes in ([0], [1], [0, 1])]
+        names += [draft.add("neg", x)]
+        _checked(subject, draft, *names)
+
+
+@verifies("statements.size.any")
+def test_products_of_matrices_that_no_tile_divides(subject: Subject) -> None:
+    for dtype in ("float32", "int32"):
+        for rows, inner, columns in PRODUCTS:
+            draft = Draft()
+            left = given(draft, _small(rows * inner).reshape(rows, inner), dtype)
+            right = given(draft, _small(inner * columns, 2).reshape(inner, columns), dtype)
+            _checked(subject, draft, draft.add("matmul", left, right))
+        for lead in ((6,), (2, 5), (2, 3, 2)):
+            draft = Draft()
+            left, right = (given(draft, _small(prod(lead) * 5 * 7, seed).reshape(*lead, *last),
+                                 dtype) for seed, last in enumerate(((5, 7), (7, 5))))
+            _checked(subject, draft, draft.add("matmul", left, right))
+
+
+@verifies("statements.size.any")
+def test_products_need_all_digits_of_their_operands(subject: Subject) -> None:
+    """Whole numbers of eleven bits and more, whose products and sums a single holds."""
+    for dtype, digits in (("float32", 11), ("float64", 26), ("int32", 13)):
+        draft = Draft()
+        numbers = (np.random.default_rng(3).integers(2**(digits - 1), 2**digits, (2, 3, 3)) | 1)
+        left, right = (given(draft, each, dtype) for each in numbers)
+        _checked(subject, draft, draft.add("matmul", left, right))
+
+
+@verifies("statements.size.any")
+def test_rows_whose_number_needs_more_than_a_byte(subject: Subject) -> None:
+    for count in (300, MANY):
+        draft = Draft()
+        index = [0, 255, 256, 299, 257, 128] + [65535, 65536, MANY - 1] * (count == MANY)
+        x = given(draft, np.arange(count) * 3, "int32")
+        names = [draft.add("gather", x, given(draft, index, dtype))
+                 for dtype in ("int32", "int64")]
+        _checked(subject, draft, *names)
+
+
+@verifies("statements.size.any")
+def test_reductions_of_five_axes(subject: Subject) -> None:
+    shape = (2, 3, 2, 1, 3)
+    for do in ("sum", "max"):
+        draft = Draft()
+        x = given(draft, _small(prod(shape)).reshape(shape) * 5 + np.arange(36).reshape(shape),
+                  "int32")
+        names = [draft.add(do, x, axes=list(axes), keepdims=False) for count in (1, 2, 3, 5)
+                 for axes in combinations(range(5), count)]
+        _checked(subject, draft, *names[::2 if do == "max" else 1])
+
+
+@verifies("statements.size.any")
+def test_large_tables_turned_and_repeated(subject: Subject) -> None:
+    draft = Draft()
+    for rows, columns in ((33, 70), (65, 129)):
+        x = given(draft, np.arange(rows * columns).reshape(rows, columns), "int32")
+        row = draft.add("expand", draft.add("shrink", x, bounds=[[0, 1], [0, columns]]),
+                        shape=[rows, columns])
+        turned = draft.add("permute", x, order=[1, 0])
+        _checked(subject, draft, turned, draft.add("add", x, row))
+
+
+@verifies("statements.size.any")
+def test_many_values_that_come_and_go(subject: Subject) -> None:
+    """Sixty values of three sizes; all of them are alive for a while, and some to the end."""
+    for lives in (3, 9):
+        draft = Draft()
+        sizes, kept = ((5,), (16,), (33,)), list[str]()
+        alive = [given(draft, np.arange(prod(shape)) + 1, "int32") for shape in sizes]
+        for number in range(60):
+            same = [name for name in alive
+                    if draft.kinds[name].shape == sizes[number * number % 3]]
+            value = draft.add("contiguous", draft.add("sub", same[-1], same[0]))
+            value = draft.add("contiguous", draft.add("add", value, same[len(same) // 2]))
+            alive.append(value)
+            if len(same) > lives:
+                draft.append({"do": "drop", "names": [same[1]]})
+                alive.remove(same[1])
+            if number % 10 == 9:
+                kept.append(value)
+        _checked(subject, draft, *alive)
