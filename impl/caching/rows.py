@@ -154,6 +154,7 @@ class Rows:
                 open_nodes.pop()
                 if node is not None:  # r[impl caching.key.program]
                     op = node.op
+                    # r[impl caching.program.own]
                     row = op, node.dtype.name, describe(node.arg), *[place[s] for s in node.src]
                     if op is _AFTER:  # r[impl caching.key.place]
                         row += tuple([(step.op, describe(step.arg), describe(step.shape))
