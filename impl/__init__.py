@@ -17,6 +17,7 @@ from impl import (
     cpu,
     cuda,
     distributed,
+    errors,
     metal,
     multi,
     opencl,
@@ -97,7 +98,22 @@ def _printer() -> Printer:
     return debug
 
 
+def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
+    """The functions of the Array API standard for tensors.
+
+    Raises:
+        ArgumentError: another version of the standard is asked for.
+    """
+    import impl.array_api
+    known = ("2021.12", "2022.12", "2023.12", "2024.12")
+    if api_version not in (None, *known):
+        raise errors.ArgumentError("__array_namespace__", f"api_version is {api_version!r:.40}",
+                                   f"ask for one of {', '.join(known)}")
+    return impl.array_api
+
+
 Tensor.runtime = _Runtime()
+Tensor.__array_namespace__ = _array_namespace  # type: ignore[attr-defined]
 realize.session.printer = _printer
 realize.session.viewers.append(_view)
 

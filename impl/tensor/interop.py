@@ -46,9 +46,13 @@ class Interop(InPlace):
 
     # DLPack
 
-    def __dlpack__(self, **named: Any) -> Any:
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+                   copy: Any = None) -> Any:
         """A copy of the values for another library, in the memory of the host."""
-        return self.numpy().__dlpack__(**named)
+        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device,
+                 "copy": copy}
+        return self.numpy().__dlpack__(**{name: value for name, value in asked.items()
+                                          if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The host."""

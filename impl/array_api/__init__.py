@@ -1,0 +1,70 @@
+"""The Python Array API standard, 2024.12, on lazy tensors: `import impl.array_api as xp`.
+
+The functions have the names, parameters and meanings of the standard, and are the methods of
+`Tensor`. Arrays are `Array`: tensors whose `size` is a number, as the standard has it. There are
+no complex numbers, and so no `fft`. What fails of the public tests is listed in `EXCEPTIONS`.
+"""
+from __future__ import annotations
+
+from impl.array_api import linalg
+from impl.array_api.arrays import Array, asarray, from_dlpack
+from impl.array_api.creation import (
+    arange,
+    empty,
+    empty_like,
+    eye,
+    full,
+    full_like,
+    linspace,
+    meshgrid,
+    ones,
+    ones_like,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
+from impl.array_api.elements import *  # noqa: F403
+from impl.array_api.elements import __all__ as _elements
+from impl.array_api.kinds import (
+    __array_namespace_info__,
+    astype,
+    bool,
+    can_cast,
+    e,
+    finfo,
+    float32,
+    float64,
+    iinfo,
+    inf,
+    int8,
+    int16,
+    int32,
+    int64,
+    isdtype,
+    nan,
+    newaxis,
+    pi,
+    result_type,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from impl.array_api.many import *  # noqa: F403
+from impl.array_api.many import __all__ as _many
+
+__array_api_version__ = "2024.12"
+#: What of the public tests does not pass, and why.
+EXCEPTIONS = {
+    "complex numbers, and the extension fft": "there are no complex dtypes",
+    "special cases of floor_divide with an infinity": "NumPy and PyTorch give NaN and -1 there",
+    "the sign of a remainder of zero": "it is that of the dividend",
+}
+__all__ = [
+    "EXCEPTIONS", "Array", "__array_api_version__", "__array_namespace_info__", "arange",
+    "asarray", "astype", "bool", "can_cast", "e", "empty", "empty_like", "eye", "finfo", "float32",
+    "float64", "from_dlpack", "full", "full_like", "iinfo", "inf", "int8", "int16", "int32",
+    "int64", "isdtype", "linalg", "linspace", "meshgrid", "nan", "newaxis", "ones", "ones_like",
+    "pi", "result_type", "tril", "triu", "uint8", "uint16", "uint32", "uint64", "zeros",
+    "zeros_like", *_elements, *_many]

@@ -1,0 +1,83 @@
+"""The array object: a tensor with the attributes of the standard."""
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+
+from impl.dtypes import DType, dtypes
+from impl.errors import ArgumentError
+from impl.tensor import Tensor
+
+
+class Array(Tensor):
+    """A tensor whose `size` is a number, and that knows its namespace."""
+
+    __slots__ = ()
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Self:
+        """The array on another device."""
+        if stream is not None:
+            raise ArgumentError("to_device", f"stream is {stream!r:.60}", "leave it out")
+        return self.to(device)
+
+    def __getitem__(self, index: Any) -> Self:
+        if isinstance(index, Tensor) and not index.shape and index.dtype is dtypes.bool:
+            return self.unsqueeze(0)[:int(bool(index))]
+        return super().__getitem__(index)
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+
+def array_of(x: Any) -> Array:
+    """A tensor, as an array."""
+    return x if isinstance(x, Array) else Array(x)
+
+
+def asarray(obj: Any, /, *, dtype: DType | None = None, device: Any = None,
+            copy: bool | None = None) -> Array:
+    """An array of a number, nested lists, a buffer or another array.
+
+    An array is a value, so nobody sees whether it was copied.
+    """
+    if isinstance(obj, Tensor):
+        found = array_of(obj)
+        found = found if dtype is None else found.cast(dtype)
+        found = found if device is None else found.to(device)
+        return Array(found) if copy else found
+    if copy is False and not isinstance(obj, (bool, int, float, list, tuple)):
+        raise ValueError("asarray: the elements have to be copied: leave out copy=False")
+    if isinstance(obj, (bool, int, float)):  # which have a place of their own
+        return Array(np.asarray(obj, None if dtype is None else dtype.numpy)
+                     if dtype is not None or not isinstance(obj, float)
+                     else np.float32(obj), device, dtype or _kind_of(obj))
+    if isinstance(obj, (list, tuple)):
+        obj = _lists(obj)
+    return Array(obj, device, dtype)
+
+
+def _kind_of(number: bool | int | float) -> Any:
+    return "bool" if isinstance(number, bool) else "float32" if isinstance(number, float) else \
+        "int32" if -2 ** 31 <= number < 2 ** 31 else "int64"
+
+
+def _lists(values: Any) -> Any:
+    """Nested lists, in which arrays of one number may stand."""
+    if isinstance(values, (list, tuple)):
+        return [_lists(one) for one in values]
+    return values.item() if isinstance(values, Tensor) else values
+
+
+def from_dlpack(x: object, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """The values of another library's array."""
+    if copy is False and not isinstance(x, Tensor):
+        raise ValueError("from_dlpack: the elements have to be copied: leave out copy=False")
+    found = array_of(x) if isinstance(x, Tensor) else Array.from_dlpack(x)
+    return found if device is None else found.to(device)

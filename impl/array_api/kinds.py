@@ -1,0 +1,141 @@
+"""Dtypes, what they hold, how they combine, and what there is."""
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from impl.array_api.arrays import Array, array_of
+from impl.dtypes import DType, dtypes, least_upper_dtype
+from impl.errors import DTypeError
+from impl.tensor import Tensor
+
+bool = dtypes.bool  # noqa: A001  # the standard's name
+int8, int16, int32, int64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
+uint8, uint16, uint32, uint64 = dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64
+float32, float64 = dtypes.float32, dtypes.float64
+e, inf, nan, pi = math.e, math.inf, math.nan, math.pi
+newaxis = None
+
+_SIGNED, _UNSIGNED = (int8, int16, int32, int64), (uint8, uint16, uint32, uint64)
+_KINDS: dict[str, tuple[DType, ...]] = {
+    "bool": (bool,), "signed integer": _SIGNED, "unsigned integer": _UNSIGNED,
+    "integral": _SIGNED + _UNSIGNED, "real floating": (float32, float64), "complex floating": (),
+    "numeric": _SIGNED + _UNSIGNED + (float32, float64)}
+
+
+class FloatInfo(NamedTuple):
+    """What a float holds."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+class IntegerInfo(NamedTuple):
+    """What an integer holds."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def _dtype(value: Any) -> DType:
+    found: DType = value.dtype if isinstance(value, Tensor) else value
+    return found
+
+
+def astype(x: Array, dtype: DType, /, *, copy: Any = True, device: Any = None) -> Array:
+    """The elements in another dtype."""
+    found = array_of(x).cast(dtype)
+    found = found if device is None else found.to(device)
+    return Array(found) if copy and found is x else found
+
+
+def finfo(type: DType | Array, /) -> FloatInfo:  # noqa: A002
+    """What a float dtype holds."""
+    dtype = _dtype(type)
+    if dtype.kind != "f":
+        raise DTypeError("finfo", f"{dtype!r} is no float dtype", "use iinfo")
+    known = np.finfo(dtype.numpy)
+    return FloatInfo(known.bits, float(known.eps), float(known.max), float(known.min),
+                     float(known.smallest_normal), dtype)
+
+
+def iinfo(type: DType | Array, /) -> IntegerInfo:  # noqa: A002
+    """What an integer dtype holds."""
+    dtype = _dtype(type)
+    if dtype.kind not in "iu":
+        raise DTypeError("iinfo", f"{dtype!r} is no integer dtype", "use finfo")
+    return IntegerInfo(8 * dtype.itemsize, int(dtype.max), int(dtype.min), dtype)
+
+
+def isdtype(dtype: DType, kind: Any) -> Any:
+    """Whether a dtype is of a kind, or of one of several."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, one) for one in kind)
+    if isinstance(kind, DType):
+        return dtype is kind
+    if kind not in _KINDS:
+        raise ValueError(f"isdtype: there is no kind {kind!r}: use one of {', '.join(_KINDS)}")
+    return dtype in _KINDS[kind]
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype of a result; numbers take that of what stands beside them."""
+    known = [_dtype(one) for one in arrays_and_dtypes
+             if not isinstance(one, (int, float, complex))]
+    if not known:
+        raise ValueError("result_type: give at least one array or dtype")
+    found = known[0]
+    for one in known[1:]:
+        found = least_upper_dtype(found, one)
+    numbers = [one for one in arrays_and_dtypes if isinstance(one, (int, float))]
+    if found.kind != "f" and any(isinstance(one, float) for one in numbers):
+        return dtypes.default_float
+    return found
+
+
+
+def can_cast(from_: DType | Array, to: DType, /) -> Any:
+    """Whether promotion leads from one dtype to another."""
+    source = _dtype(from_)
+    kinds = {source.kind.replace("u", "i"), to.kind.replace("u", "i")}
+    return source is to or len(kinds) == 1 and least_upper_dtype(source, to) is to
+
+
+class Info:
+    """What there is: devices, dtypes, capabilities."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Arrays may be indexed by masks, and have results whose size depends on values."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 32}
+
+    def default_device(self) -> str:
+        """The device of arrays for which none was named."""
+        return str(Tensor.runtime.default_device)
+
+    def devices(self) -> list[str]:
+        """The devices that may be named here."""
+        return [self.default_device()]
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+        """The dtypes of what is made of Python numbers, and of places."""
+        return {"real floating": float32, "complex floating": None,  # type: ignore[dict-item]
+                "integral": int32, "indexing": int32}
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+        """The dtypes of some kinds, by name."""
+        kinds = ("bool", "numeric") if kind is None else \
+            kind if isinstance(kind, tuple) else (kind,)
+        return {one.name: one for name in kinds for one in _KINDS[name]}
+
+
+def __array_namespace_info__() -> Info:  # noqa: N807
+    """What there is."""
+    return Info()
