@@ -1,6 +1,7 @@
 """The tensors of a model by name."""
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -9,7 +10,8 @@ from impl.nn.files import refuse_others, safe_load, safe_save
 from impl.nn.names import missing, publish
 from impl.tensor import Tensor
 
-__all__ = ["get_parameters", "get_state_dict", "load_state_dict", "safe_load", "safe_save"]
+__all__ = ["get_parameters", "get_state_dict", "load_state_dict", "safe_load", "safe_save",
+           "torch_load"]
 publish("state", __all__)
 
 
@@ -53,6 +55,16 @@ def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
     unsaved = {id(vars(one)[name]) for _, one in found for name in getattr(one, "_unsaved", ())}
     return {name: one for name, one in found
             if isinstance(one, Tensor) and id(one) not in unsaved}
+
+
+def torch_load(path: str | os.PathLike[str]) -> Any:
+    """What `torch.save` wrote, a `.pt` or `.pth` file, read without running anything in it.
+
+    Raises:
+        DTypeError: it is no such file, is damaged, or has other objects than tensors in it.
+    """
+    from impl.nn import checkpoints
+    return checkpoints.torch_load(path)
 
 
 def get_parameters(model: Any) -> list[Tensor]:
