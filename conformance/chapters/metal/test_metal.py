@@ -96,7 +96,7 @@ def test_a_state_goes_round_two_gpus_and_the_processor(emulation_folder: Path) -
             rows = np.arange(6, dtype=np.int32)
             for algorithm in ALGORITHMS["all-reduce"]:
                 with Context(ALLREDUCE=algorithm):
-                    total = Tensor(rows, device="METAL").shard(mesh, shard=0).sum(0, keepdims=True)
+                    total = Tensor(rows, device="METAL").shard(mesh, shard=0).sum(0, keepdim=True)
                     assert [part.tolist() for part in total.shards] == [[15], [15]]
         finally:
             Device.opened.pop("METAL", None)

@@ -284,7 +284,7 @@ def test_another_object_is_another_argument() -> None:
     x = numbers(1)
     for factor in range(2, 30):
         assert first(step(x, Scale(factor))) == factor
-    assert len(step.entries) <= settings.get("JIT_ENTRIES")  # type: ignore[operator]
+    assert len(step.entries) <= settings.get("JIT_ENTRIES")
 
 
 @verifies("replay.guard.alias+2", observe="replay")

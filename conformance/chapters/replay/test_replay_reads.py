@@ -91,7 +91,7 @@ def test_training_optimisers_and_gradients() -> None:
     for captured_one in (False, True):
         weight = numbers(1.0, 2.0)
         weight.requires_grad = True
-        optimizer = nn.optim.SGD([weight], lr=0.5)
+        optimizer: Any = nn.optim.SGD([weight], lr=0.5)
 
         def step(x: Tensor, weight: Tensor = weight, optimizer: Any = optimizer) -> Tensor:
             optimizer.zero_grad()
