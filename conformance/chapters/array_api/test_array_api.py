@@ -22,10 +22,12 @@ def test_each_name_is_there_and_of_the_namespace() -> None:
         assert hasattr(xp, name), name
     for name in xp.linalg.__all__:
         assert callable(getattr(xp.linalg, name))
-    assert Tensor([1.0]).__array_namespace__() is xp  # type: ignore[attr-defined]
-    assert xp.asarray([1.0]).__array_namespace__(api_version="2024.12") is xp  # type: ignore[attr-defined]
+    ours: Any = Tensor([1.0])
+    assert ours.__array_namespace__() is xp
+    own: Any = xp.asarray([1.0])
+    assert own.__array_namespace__(api_version="2024.12") is xp
     with pytest.raises(ArgumentError, match="2019.01"):
-        Tensor([1.0]).__array_namespace__(api_version="2019.01")  # type: ignore[attr-defined]
+        ours.__array_namespace__(api_version="2019.01")
 
 
 #: Functions of NumPy's namespace, which follows the standard, and arguments.
