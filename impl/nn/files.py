@@ -68,6 +68,9 @@ def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) -> No
         DistributedError: another process could not write its part, or has not come.
     """
     refuse_others("safe_save", tensors, "give nn.state.get_state_dict(model)")
+    if "__metadata__" in tensors:  # r[impl errors.type.builtin+2]
+        raise DTypeError("safe_save", "the format keeps the name __metadata__ for itself",
+                         "give the tensor another name")
     target = Path(path)
     if any(tensor.sharding is not None for tensor in tensors.values()):
         _save_parts(tensors, target)
@@ -248,30 +251,39 @@ def _opened(path: Path, files: contextlib.ExitStack) -> tuple[Header, memoryview
     file = files.enter_context(open(path, "rb"))
     mapped = files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     length = int.from_bytes(mapped[:8], "little")
+    if length > len(mapped) - 8:
+        raise ValueError(f"its header has {length} bytes, the file {len(mapped)}")
     header: Header = json.loads(mapped[8:8 + length])
     content = files.enter_context(memoryview(mapped))
     return header, files.enter_context(content[8 + length:])
 
 
 def _read(content: memoryview, entry: Header) -> np.ndarray:
-    """The elements of an entry, as an array of its own."""
-    first, last = entry["data_offsets"]
-    return np.frombuffer(bytes(content[first:last]), _NAMES[entry["dtype"]].numpy).reshape(
-        entry["shape"])
+    """The elements of an entry, as an array of its own.
+
+    Raises:
+        ValueError: the entry claims what is not there, or something else than it shows.
+    """
+    (first, last), shape, dtype = entry["data_offsets"], entry["shape"], _NAMES[entry["dtype"]]
+    if not all(type(each) is int and each >= 0 for each in (first, last, *shape)):
+        raise ValueError(f"shape {shape} at {first} to {last}")
+    if not first <= last <= len(content) or last - first != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"bytes {first} to {last} of {len(content)} for shape {shape}")
+    return np.frombuffer(bytes(content[first:last]), dtype.numpy).reshape(shape)
 
 
 def _joined(name: str, entry: Header, parts: Sequence[tuple[Header, memoryview]]) -> Tensor:
     """A tensor from the pieces that several files have of it."""
-    whole, filled = np.empty(entry["shape"], _NAMES[entry["dtype"]].numpy), 0
-    for number, begin in entry["pieces"]:
-        header, content = parts[number]
-        piece = _read(content, header[name])
+    pieces = [(begin, _read(parts[number][1], parts[number][0][name]))
+              for number, begin in entry["pieces"]]
+    filled = sum(piece.size for _, piece in pieces)
+    if filled != math.prod(entry["shape"]):  # before memory is taken for it
+        raise ValueError(f"the parts have {filled} elements of {name}, shape {entry['shape']}")
+    whole = np.empty(entry["shape"], _NAMES[entry["dtype"]].numpy)
+    for begin, piece in pieces:
         # r[impl distributed.save.equal]
         whole[tuple(slice(start, start + size) for start, size
                     in zip(begin, piece.shape, strict=True))] = piece
-        filled += piece.size
-    if filled != whole.size:
-        raise ValueError(f"the parts have {filled} of {whole.size} elements of {name}")
     return _tensor(whole, entry)
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -331,6 +332,28 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(DTypeError, match="no safetensors file"):
         nn.state.safe_load(path)
+
+
+@verifies("errors.type.builtin+2")
+@pytest.mark.parametrize("shape,offsets", [
+    ([-1], [0, 4]), ([2], [0, 4]), ([1], [4, 0]), ([1 << 60], [0, 1 << 62]), ([1.0], [0, 4]),
+    ([True], [0, 4]), ([], [-4, 0]), ([4], [0, 16])])
+def test_an_entry_that_claims_what_is_not_there_is_refused(
+        shape: list[int], offsets: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    text = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
+    with pytest.raises(DTypeError, match="no safetensors file"):
+        nn.state.safe_load(path)
+    path.write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
+    with pytest.raises(DTypeError, match="no safetensors file"):
+        nn.state.safe_load(path)
+
+
+@verifies("errors.type.builtin+2")
+def test_the_name_of_the_metadata_is_no_name_of_a_tensor(tmp_path: Path) -> None:
+    with pytest.raises(DTypeError, match="__metadata__"):
+        nn.state.safe_save({"__metadata__": Tensor([1.0])}, tmp_path / "model.safetensors")
 
 
 @verifies("errors.type.builtin+2")
