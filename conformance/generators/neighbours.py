@@ -62,7 +62,8 @@ def _changed(statement: Statement) -> Iterator[tuple[str, Statement]]:
         yield f"{do} twice {place}", {**statement, "from": twice}
     for field, vary in VARIED.items():
         if field in statement:
-            yield from ((f"{do} {field} {number}", {**statement, field: value})
+            zero = " of zero" * (statement[field] == 0.0)  # whose sign is a thing of its own
+            yield from ((f"{do} {field}{zero} {number}", {**statement, field: value})
                         for number, value in enumerate(vary(statement[field])))
     view = statement.get("view", ())
     for number, step in enumerate(view):

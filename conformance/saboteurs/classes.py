@@ -186,3 +186,26 @@ class NamesAreCut(PlanOfAnother):
         return {key: value[:64] if key in ("to", "target") else
                 [name[:64] for name in value] if key in ("from", "names") else value
                 for key, value in super().told(statement).items()}
+
+
+class ExchangedArgumentsAreNot(AdapterSaboteur):
+    rule = "replay.call.any"
+    description = "a later call with the same tensors in other places is the second call again"
+
+    def program(self, program: Program, options: Options) -> Program:
+        return {**program, "statements": [
+            {**each, "given": [*each["given"][:2], *(
+                each["given"][1] if sorted(map(str, given.values())) ==
+                sorted(map(str, each["given"][1].values())) else given
+                for given in each["given"][2:])]}
+            if each["do"] == "calls" else each for each in program["statements"]]}
+
+
+class SeventhCallDoesNothing(AdapterSaboteur):
+    rule = "replay.call.any"
+    description = "a captured function runs six times, and not again"
+
+    def program(self, program: Program, options: Options) -> Program:
+        return {**program, "statements": [
+            {**each, "count": min(6, each["count"])} if each["do"] == "repeat" else each
+            for each in program["statements"]]}

@@ -209,3 +209,61 @@ def test_an_argument_that_is_also_the_state(subject: Subject) -> None:
     for names in (("t1", "t1", "t2", "t1"), ("t1", "t1", "t0", "t1"),
                   ("t0", "t0", "t1", "t0"), ("t1", "t2", "t0", "t0")):
         _right_or_refused(subject, called(3, [{"x": name} for name in names], 0, body))
+
+
+# Calls of every sort ---------------------------------------------------------------------------
+
+
+COMBINED: list[Statement] = [{"do": "sub", "to": "part", "from": ["x", "y"]},
+                             {"do": "mul", "to": "out", "from": ["part", "x"]}]
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
+def test_arguments_that_are_swapped_and_arguments_that_are_one(subject: Subject) -> None:
+    """What was captured with two tensors is called with one, and the other way round."""
+    for pairs in (("01", "01", "10", "00", "11", "02", "20", "12"),
+                  ("00", "00", "01", "10", "11", "22", "02", "20")):
+        given = [{"x": f"t{one}", "y": f"t{other}"} for one, other in pairs]
+        for start in range(2, len(given)):
+            _right_or_refused(subject, called(3, [*given[:2], given[start]], 0, COMBINED, True))
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
+def test_the_third_argument_is_that_of_the_call(subject: Subject) -> None:
+    body = [*COMBINED[:1], {"do": "add", "to": "out", "from": ["part", "z"]}]
+    given = [{"x": f"t{a}", "y": f"t{b}", "z": f"t{c}"}
+             for a, b, c in ("012", "012", "013", "210", "301", "123")]
+    _right_or_refused(subject, called(4, given, 0, body, watched=True))
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
+def test_a_state_advances_at_many_calls(subject: Subject) -> None:
+    """Twenty calls; and then others of the same body, after the state got another value."""
+    repeat: Statement = {"do": "repeat", "count": 20, "statements": ADVANCE}
+    again: list[Statement] = [{"do": "assign", "target": "t0", "from": ["t2"]},
+                              {**repeat, "count": 4}, *_shown("t0", "t1")]
+    subject.check_whole(_around([], ADVANCE, [*_shown("t0"), *again], 20), "replay")
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
+def test_two_functions_with_the_same_names(subject: Subject) -> None:
+    """Each is captured and replayed, one after the other and the first once more."""
+    bodies = [[{"do": do, "to": "next", "from": ["t0", "t1"]}, ADVANCE[1]]
+              for do in ("add", "sub", "maximum", "add")]
+    rest: list[Statement] = [{"do": "repeat", "count": 4, "statements": body}
+                             for body in bodies[1:]]
+    subject.check_whole(_around([], bodies[0], [*rest, *_shown("t0", "t1")], 4), "replay")
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
+def test_many_numbers_among_the_arguments(subject: Subject) -> None:
+    body: list[Statement] = [{"do": "constant", "to": "c", "dtype": "float32", "shape": [2],
+                              "value": {"given": "k"}},
+                             {"do": "mul", "to": "out", "from": ["t0", "c"]}]
+    given = [{"k": number} for number in (2, 2, 3, 5, 7, 0.5, -1, 2, 11, 3)]
+    _right_or_refused(subject, called(1, given, 0, body, watched=True))
