@@ -67,6 +67,7 @@ def take_apart(given: Any) -> Arguments:
     The signature maps the path of each part (such as `args[0]`) to what must stay the same.
     """
     # r[impl replay.arguments.call]
+    # r[impl replay.call.any]
     found = Arguments()
     stack: list[tuple[str, Any]] = [("", given)]
     while stack:
