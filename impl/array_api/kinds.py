@@ -134,8 +134,3 @@ class Info:
         kinds = ("bool", "numeric") if kind is None else \
             kind if isinstance(kind, tuple) else (kind,)
         return {one.name: one for name in kinds for one in _KINDS[name]}
-
-
-def __array_namespace_info__() -> Info:  # noqa: N807
-    """What there is."""
-    return Info()

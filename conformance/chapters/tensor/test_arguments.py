@@ -11,6 +11,7 @@ import pytest
 from conformance.trace import verifies
 from impl import Tensor
 from impl.errors import ArgumentError, TensorScheduleError
+from impl.tensor import names
 
 WRONG: list[Callable[[], Any]] = [
     lambda: 0, lambda: -1, lambda: 1.5, lambda: None, lambda: "x", lambda: np.ones(3),
@@ -62,3 +63,13 @@ def test_the_error_names_the_method_the_arguments_and_what_is_meant() -> None:
 def test_an_error_of_a_function_that_was_given_is_left_as_it_is() -> None:
     with pytest.raises(ZeroDivisionError):
         Tensor([1.0]).sequential([lambda x: x / (1 // 0)])
+
+
+@verifies("errors.name.missing")
+@pytest.mark.parametrize("library, most", [("torch", 145), ("tinygrad", 32)])
+def test_what_others_have_is_here_or_has_a_remedy(library: str, most: int) -> None:
+    theirs = pytest.importorskip(library).Tensor
+    missing = [name for name in dir(theirs) if not name.startswith("_")
+               and not hasattr(Tensor, name)]
+    without = [name for name in missing if name not in names._MEANT and name[:-1] not in NAMES]
+    assert len(missing) <= most and not without, (len(missing), without)
