@@ -182,6 +182,14 @@ class GlobalsAreFrozen(Edit):
     new = "held = space.get(name, MISSING)"
 
 
+class ChosenArgumentsHideFunctions(Edit):
+    rule = "replay.reads.followed"
+    description = "a function that is called with `a if b else c` is not followed"
+    file = "impl/replay/instructions.py"
+    first = "test_what_is_read_is_found_however_it_is_written"
+    old, new = "if each != _NULL]", "if each is not _NULL]"
+
+
 class ReasonsAreForgotten(Edit):
     rule = "replay.traced.reason"
     description = "what nobody can follow is replayed"

@@ -12,7 +12,6 @@ import enum
 import functools
 import inspect
 import os
-import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,7 +20,7 @@ import numpy as np
 
 from impl import symbolic
 from impl.ir import UOp
-from impl.replay import pure
+from impl.replay import pure, versions
 from impl.replay.reads import (
     MISSING,
     MOST_BYTES,
@@ -37,9 +36,6 @@ from impl.tensor import Tensor
 _MOST = 20_000
 _ROUNDS = 60
 _PYTHON = os.path.dirname(os.__file__) + os.sep
-#: The versions of Python whose instructions are known here. In others functions are traced.
-VERSIONS = ((3, 11),)
-
 
 _SINGLE = (Tensor, UOp, np.ndarray, *pure.PLAIN)
 
@@ -171,7 +167,7 @@ class Following:
 
     def run(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Reads:
         """Follow a call of a function with these arguments."""
-        if sys.version_info[:2] not in VERSIONS:
+        if versions.LAYOUT is None:
             self.refuse("runs on a version of Python whose instructions are not known",
                         "use trust=True")
             return self.reads
@@ -962,8 +958,7 @@ class Following:
         for place, instruction in enumerate(frame.instructions):
             if self.reads.reasons and not self.trust:
                 break
-            if instruction.starts_line:
-                frame.line = instruction.starts_line
+            frame.line = getattr(instruction, "line_number", instruction.starts_line) or frame.line
             offset = instruction.offset
             waiting = frame.states.get(offset)
             if waiting is not None:

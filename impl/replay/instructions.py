@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dis
-import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -11,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from impl.replay.following import NONE, NOTHING, SIZES, Created, Entered, Following, Outside, Value
+from impl.replay.versions import LAYOUT, VERSIONS
 from impl.tensor import Tensor
 
 Stack = list[Value]
 Step = Callable[[Following, Entered, dis.Instruction, Stack], None]
 STEPS: dict[str, Step] = {}
 _NULL: Value = frozenset([Created()])
+_LAYOUT = LAYOUT or VERSIONS[3, 11]  # without one nothing is followed
 _JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 _ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")
 
@@ -25,7 +26,9 @@ def step(following: Following, frame: Entered, instruction: dis.Instruction, sta
          after: int) -> Stack | None:
     """The stack after an instruction; None if the next one is not reached from here."""
     name = instruction.opname
-    if name == "RETURN_VALUE":
+    if name in ("RETURN_VALUE", "RETURN_CONST"):
+        if name == "RETURN_CONST":
+            _constant(following, frame, instruction, stack)
         following.put(frame.returned, stack.pop())
         return None
     if name in _ENDS:
@@ -34,12 +37,14 @@ def step(following: Following, frame: Entered, instruction: dis.Instruction, sta
         following.join(frame, instruction.argval, stack)
         return None
     if name == "FOR_ITER":
-        following.join(frame, instruction.argval, stack[:-1])
+        following.join(frame, instruction.argval,
+                       [*stack, NOTHING] if _LAYOUT.ended else stack[:-1])
         stack.append(elements(following, stack[-1]))
         return stack
     if name == "SEND":
         stack.pop()
-        following.join(frame, instruction.argval, [*stack[:-1], stack[-1] | NOTHING])
+        kept = stack if "END_SEND" in dis.opmap else stack[:-1]
+        following.join(frame, instruction.argval, [*kept, stack[-1] | NOTHING])
         stack.append(elements(following, stack[-1]))
         return stack
     if name.startswith("JUMP_IF_"):
@@ -112,6 +117,22 @@ def _pop(following: Following, frame: Entered, each: dis.Instruction, stack: Sta
     stack.pop()
 
 
+@operation("END_FOR")
+def _end_loop(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    popped(stack, _LAYOUT.ended)
+
+
+@operation("END_SEND")
+def _end_send(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    del stack[-2]
+
+
+@operation("CLEANUP_THROW")
+def _thrown(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    popped(stack, 3)
+    stack += [NOTHING, NOTHING]
+
+
 @operation("RETURN_GENERATOR", "LOAD_ASSERTION_ERROR", "PUSH_EXC_INFO")
 def _push(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(NOTHING)
@@ -138,14 +159,16 @@ def _constant(following: Following, frame: Entered, each: dis.Instruction, stack
     stack.append(following.wrap(each.argval, repr(each.argval)))
 
 
-@operation("LOAD_FAST")
-def _load(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
-    stack.append(frozenset(frame.locals.get(each.argval, ())))
-
-
-@operation("STORE_FAST")
-def _store(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
-    following.put(frame.locals.setdefault(each.argval, set()), stack.pop())
+@operation("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_FAST_LOAD_FAST",
+           "STORE_FAST", "STORE_FAST_STORE_FAST", "STORE_FAST_LOAD_FAST")
+def _local(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    names = each.argval if isinstance(each.argval, tuple) else (each.argval,)
+    does = [word for word in each.opname.split("_") if word in ("LOAD", "STORE")]
+    for do, name in zip(does, names, strict=True):
+        if do == "LOAD":
+            stack.append(frozenset(frame.locals.get(name, ())))
+        else:
+            following.put(frame.locals.setdefault(name, set()), stack.pop())
 
 
 @operation("LOAD_CLOSURE")
@@ -173,9 +196,13 @@ def _store_cell(following: Following, frame: Entered, each: dis.Instruction, sta
 
 @operation("LOAD_GLOBAL", "LOAD_NAME")
 def _load_global(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
-    if each.opname == "LOAD_GLOBAL" and (each.arg or 0) & 1:
-        stack.append(_NULL)
-    stack.append(following.name_of(frame.space, each.argval))
+    found = following.name_of(frame.space, each.argval)
+    stack += _called(found) if each.opname == "LOAD_GLOBAL" and (each.arg or 0) & 1 else [found]
+
+
+def _called(function: Value) -> Stack:
+    """What is laid on the stack for a call of a function without an object."""
+    return [_NULL, function] if _LAYOUT.null_below else [function, _NULL]
 
 
 @operation("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME")
@@ -187,15 +214,14 @@ def _store_global(following: Following, frame: Entered, each: dis.Instruction,
         stack.pop()
 
 
-@operation("LOAD_ATTR")
+@operation("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 def _attribute(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
-    stack.append(following.attributes(stack.pop(), each.argval))
-
-
-@operation("LOAD_METHOD")
-def _method(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    if each.opname == "LOAD_SUPER_ATTR":
+        function, *args = popped(stack, 3)
+        stack.append(following.call(function, args, {}))
     found = following.attributes(stack.pop(), each.argval)
-    stack += [_NULL, found]
+    is_method = each.opname == "LOAD_METHOD" or _LAYOUT.method_bit and (each.arg or 0) & 1
+    stack += _called(found) if is_method else [found]
 
 
 @operation("STORE_ATTR")
@@ -232,6 +258,14 @@ def _store_item(following: Following, frame: Entered, each: dis.Instruction, sta
     for thing in owners:
         following.write(thing, value | keys, "an item of", "")
         following.operators(thing) if _is_object(thing) else None
+
+
+@operation("BINARY_SLICE", "STORE_SLICE")
+def _slice(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    made = frame.site(each.offset)
+    following.put(made.contents, frozenset().union(*popped(stack, 2)))
+    stack.append(frozenset([made]))
+    (_item if each.opname == "BINARY_SLICE" else _store_item)(following, frame, each, stack)
 
 
 @operation("DELETE_SUBSCR")
@@ -293,15 +327,35 @@ def _is(following: Following, frame: Entered, each: dis.Instruction, stack: Stac
     stack.append(NOTHING)
 
 
-@operation("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT", "FORMAT_VALUE")
+@operation("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT")
 def _unary(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
-    if each.opname == "FORMAT_VALUE" and (each.arg or 0) & 4:
+    given = stack.pop()
+    following.given_away([given], calls=False)
+    stack.append(given & SIZES | NOTHING)
+
+
+@operation("TO_BOOL")
+def _boolean(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    _truth(following, stack.pop())
+    stack.append(NOTHING)
+
+
+@operation("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE")
+def _format(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    if each.opname == "FORMAT_WITH_SPEC" or each.opname == "FORMAT_VALUE" and (each.arg or 0) & 4:
         stack.pop()
     given = stack.pop()
-    if each.opname == "FORMAT_VALUE":
-        following.count(given)
-    following.given_away([given], each.opname == "FORMAT_VALUE", calls=False)
+    following.count(given)
+    following.given_away([given], True, calls=False)
     stack.append(given & SIZES | NOTHING)
+
+
+@operation("CALL_INTRINSIC_1")
+def _intrinsic(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    if each.argrepr == "INTRINSIC_UNARY_POSITIVE":
+        _unary(following, frame, each, stack)
+    elif each.argrepr not in ("INTRINSIC_LIST_TO_TUPLE", "INTRINSIC_STOPITERATION_ERROR"):
+        following.refuse(f"needs {each.argrepr}, which is not followed", "use trust=True")
 
 
 @operation("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_SLICE",
@@ -442,24 +496,41 @@ def _function(following: Following, frame: Entered, each: dis.Instruction, stack
     made.code, made.frame = code, frame
     for flag in (8, 4, 2, 1):
         if (each.arg or 0) & flag:
-            value = stack.pop()
-            if flag in (1, 2):
-                following.put(made.defaults, value | elements(following, value))
+            _set_part(following, made, flag, stack.pop())
     stack.append(frozenset([made]))
 
 
-@operation("CALL")
+def _set_part(following: Following, made: Created, flag: int, value: Value) -> None:
+    """A new function gets its defaults; its closure is found by name."""
+    if flag in (1, 2):
+        following.put(made.defaults, value | elements(following, value))
+
+
+@operation("SET_FUNCTION_ATTRIBUTE")
+def _function_part(following: Following, frame: Entered, each: dis.Instruction,
+                   stack: Stack) -> None:
+    value, functions = popped(stack, 2)
+    for made in functions:
+        _set_part(following, made, each.arg or 0, value)
+    stack.append(functions)
+
+
+@operation("CALL", "CALL_KW")
 def _call(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    if each.opname == "CALL_KW":
+        frame.names = next(iter(stack.pop())).value
     args = popped(stack, each.arg or 0)
-    first, second = popped(stack, 2)
+    function, owner = _callee(stack)
     names, frame.names = frame.names, ()
     named = dict(zip(names, args[len(args) - len(names):], strict=True))
-    args = args[:len(args) - len(names)]
-    if first is _NULL:
-        result = following.call(second, args, named)
-    else:
-        result = following.call(first, [second, *args], named)
+    result = following.call(function, [*owner, *args[:len(args) - len(names)]], named)
     stack.append(result | NOTHING)
+
+
+def _callee(stack: Stack) -> tuple[Value, list[Value]]:
+    """The function that is called, and its object if there is one, taken off the stack."""
+    function, *owner = [each for each in popped(stack, 2) if each != _NULL]
+    return function, owner
 
 
 @operation("CALL_FUNCTION_EX")
@@ -469,9 +540,5 @@ def _call_spread(following: Following, frame: Entered, each: dis.Instruction, st
         given = stack.pop()
         rest |= elements(following, given)
     rest |= elements(following, stack.pop())
-    function = stack.pop()
-    stack.pop()
+    function, _ = _callee(stack)
     stack.append(following.call(function, [], {}, rest) | NOTHING)
-
-
-assert inspect
