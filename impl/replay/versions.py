@@ -10,7 +10,7 @@ import sys
 from typing import NamedTuple
 
 
-class Layout(NamedTuple):
+class StackLayout(NamedTuple):
     """How one version of Python lays its stack."""
 
     null_below: bool  #: what stands for "no object" of a call lies below the function, not above
@@ -19,9 +19,9 @@ class Layout(NamedTuple):
 
 
 VERSIONS = {
-    (3, 11): Layout(null_below=True, method_bit=False, ended=0),
-    (3, 12): Layout(null_below=True, method_bit=True, ended=2),
-    (3, 13): Layout(null_below=False, method_bit=True, ended=1),
+    (3, 11): StackLayout(null_below=True, method_bit=False, ended=0),
+    (3, 12): StackLayout(null_below=True, method_bit=True, ended=2),
+    (3, 13): StackLayout(null_below=False, method_bit=True, ended=1),
 }
 #: That of the Python that runs; None if it is not known.
 LAYOUT = VERSIONS.get(sys.version_info[:2])
