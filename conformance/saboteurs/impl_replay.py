@@ -187,7 +187,8 @@ class ChosenArgumentsHideFunctions(Edit):
     description = "a function that is called with `a if b else c` is not followed"
     file = "impl/replay/instructions.py"
     first = "test_what_is_read_is_found_however_it_is_written"
-    old, new = "if each != _NULL]", "if each is not _NULL]"
+    old, new = "if each != _NULL]", \
+        "if each is not _NULL][::1 if _LAYOUT.null_below else -1]"
 
 
 class ReasonsAreForgotten(Edit):

@@ -54,8 +54,12 @@ above, below = Above(), Below()
 
 
 def chosen(x: Tensor) -> Tensor:
-    return times(x, 1.0 if flag else 2.0) + below.times(
-        x if flag else x + 1) + super(Below, below).factor
+    found = times(x, 1.0 if flag else 2.0)  # the only way to what `times` reads
+    return found + found
+
+
+def inherited(x: Tensor) -> Tensor:
+    return below.times(x if flag else x + 1) + super(Below, below).factor
 
 
 def named(x: Tensor) -> Tensor:
@@ -135,8 +139,8 @@ def nothing(x: Tensor) -> Tensor | None:
 
 
 BODIES: tuple[Callable[[Any], Any], ...] = (
-    chosen, named, comprehension, slices, texts, truths, handled, generated, matched, nothing,
-    below.times)
+    chosen, inherited, named, comprehension, slices, texts, truths, handled, generated, matched,
+    nothing, below.times)
 
 
 @verifies("replay.reads.followed", observe="replay")
