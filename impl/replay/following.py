@@ -7,11 +7,13 @@ until one of these places holds something else. Chapter: spec/replay.md.
 """
 from __future__ import annotations
 
+import abc
 import dis
 import enum
 import functools
 import inspect
 import os
+import re
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -37,9 +39,6 @@ _MOST = 20_000
 _ROUNDS = 60
 _PYTHON = os.path.dirname(os.__file__) + os.sep
 
-_SINGLE = (Tensor, UOp, np.ndarray, *pure.PLAIN)
-
-
 class Outside:
     """An object that was there before the call."""
 
@@ -47,7 +46,9 @@ class Outside:
 
     def __init__(self, value: Any, path: str) -> None:
         self.value, self.path = value, path
-        self.single = isinstance(value, _SINGLE)  # nothing is in it that is read part by part
+        # Whether nothing is in it that is read part by part.
+        self.single = pure.is_plain(value) or type(value) in (Tensor, *pure.MEMORY) \
+            or isinstance(value, UOp)
         self.parts: frozenset[Any] | None = None
 
 
@@ -114,11 +115,17 @@ _NAMED = frozenset((
     "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
     "__dir__", "__sizeof__", "__call__", "__set_name__", "__subclasshook__", "__prepare__",
     "__replace__", "__annotate__", "__getnewargs__", "__getnewargs_ex__"))
+_FORMATS = ("format", "format_map")
+#: A field of a text that names an attribute.
+_FIELDS = re.compile(r"{[^{}:!]*\.")
+#: Methods of any object that read all of its attributes.
+_WHOLE = frozenset(("__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__",
+                    "__subclasses__"))
 _SHOWN = ("__repr__", "__str__", "__format__")
 #: Ways to look for an attribute that are those of any object.
 _GENERIC: list[Any] = [kind.__getattribute__ for kind in (
     object, tuple, list, dict, set, frozenset, types.SimpleNamespace, types.FunctionType, int,
-    float, str, BaseException, Tensor)]
+    float, str, BaseException, types.ModuleType, Tensor)]
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
@@ -203,7 +210,7 @@ class Following:
 
     def wrap(self, value: Any, path: str) -> Value:
         """The thing for an object from outside."""
-        plain = isinstance(value, pure.PLAIN)
+        plain = pure.is_plain(value)
         key = (type(value), repr(value)) if plain else id(value)
         found = self.outside.get(key)
         if found is None:
@@ -213,17 +220,40 @@ class Following:
             if isinstance(value, Tensor):
                 self.reads.tensors[id(value)] = value
                 self.reads.note("tensor", value, "", path)
-            elif type(value) is np.ndarray:
-                self.array(value, path)
+            elif isinstance(value, (*pure.MEMORY, np.void)):
+                self.memory(value, path)
+            if not plain:
+                self.class_of(value, path)
         return frozenset([found])
 
-    def array(self, value: np.ndarray, path: str) -> None:
-        """Note the content of an array."""
-        if value.dtype.hasobject or value.nbytes > MOST_BYTES:
-            self.refuse(f"reads {path}, an array of {value.nbytes} bytes, more than are compared "
-                        "at each call", "make it a Tensor")
+    def memory(self, value: Any, path: str) -> None:
+        """Note the content of an array, or of other memory."""
+        if type(value) not in pure.MEMORY:
+            self.refuse(f"reads {path}, a {type(value).__name__}, whose content is not compared",
+                        "make it a Tensor, or a plain array")
+            return
+        size = len(value) if isinstance(value, bytearray) else value.nbytes
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            self.refuse(f"reads {path}, an array of objects", "make it a list")
+        elif size > MOST_BYTES:
+            self.refuse(f"reads {path}, an array of {size} bytes, more than are compared at each "
+                        "call", "make it a Tensor")
         else:
             self.reads.note("array", value, "", path)
+
+    def class_of(self, value: Any, path: str) -> None:
+        """Note the class of an object, and which classes it comes from: both can be changed."""
+        kind = type(value)
+        if pure.is_open(kind) or kind is types.ModuleType and not pure.is_fixed(value.__name__):
+            self.reads.note("class", value, "", path)
+            self.lineage(kind)
+        if isinstance(value, type):
+            self.lineage(value)
+
+    def lineage(self, kind: type) -> None:
+        """Note which classes a class comes from."""
+        if pure.is_open(kind) and not pure.is_fixed(kind.__module__):
+            self.reads.note("attribute", kind, "__mro__", f"{kind.__name__}.__mro__")
 
     def argument(self, value: Any, path: str) -> Value:
         """What is known of an argument. Its form is compared at each call, so what is asked of a
@@ -240,6 +270,7 @@ class Following:
             return frozenset([made])
         if isinstance(value, tuple) or hasattr(type(value), "__dataclass_fields__"):
             made = self.interned.setdefault(("argument", path), Created(type(value)))
+            self.lineage(type(value))
             for name in getattr(value, "_fields", getattr(value, "__dataclass_fields__", {})):
                 made.contents |= self.argument(getattr(value, name), f"{path}.{name}")
             return frozenset([made])
@@ -283,6 +314,11 @@ class Following:
             if thing.kind is not None:
                 return found | self.of_class(thing, thing.kind, name)
             return found | self.intern(Native, thing, name)
+        if isinstance(thing, Bound):
+            if name == "__self__":
+                return frozenset([thing.owner])
+            return frozenset([thing.function]) if name == "__func__" else \
+                self.attribute(thing.function, name)
         if isinstance(thing, Super):
             owner = thing.owner
             kind = owner.kind if isinstance(owner, Created) else \
@@ -291,20 +327,29 @@ class Following:
             after = order[order.index(thing.after) + 1:] if thing.after in order else order
             return self.of_class(owner, kind, name, after)
         if not isinstance(thing, Outside):
+            if name in _FORMATS:
+                return self.intern(Native, thing, name)
             return SIZES if name in _SIZES or isinstance(thing, SizeOutcome) else NOTHING
         return self.of_object(thing, name)
 
     def of_object(self, thing: Outside, name: str) -> Value:
         """An attribute of an object from outside."""
         value, path = thing.value, f"{thing.path}.{name}"
-        if isinstance(value, types.ModuleType):
+        if type(value) is types.ModuleType:
+            if name == "__dict__":
+                return self.wrap(vars(value), path)
             if pure.is_fixed(value.__name__):
                 held = getattr(value, name, MISSING)
                 if value.__name__ == "impl.settings" and name != "get":
                     return self.refuse(f"uses {path}", "do it outside of the function")
             elif "__getattr__" in vars(value) and name not in vars(value):
-                held = getattr(value, name, MISSING)
                 self.reads.note("absent", vars(value), name, path)
+                asked = self.reads.note("item", vars(value), "__getattr__",
+                                        f"{thing.path}.__getattr__")
+                if isinstance(asked, types.FunctionType) and pure.is_followed(asked.__code__):
+                    return self.call(self.wrap(asked, f"{thing.path}.__getattr__"),
+                                     [self.wrap(name, name)], {})
+                held = getattr(value, name, MISSING)
             else:
                 held = self.reads.note("item", vars(value), name, path)
             return NOTHING if held is MISSING else self.wrap(held, path)
@@ -318,8 +363,9 @@ class Following:
         if isinstance(value, Tensor) and type(value) is Tensor:
             return SIZES if name in _SIZES else self.intern(Native, thing, name)
         if isinstance(value, enum.Enum) and name in ("value", "name", "_value_", "_name_"):
-            return self.wrap(getattr(value, name), path)
-        if isinstance(value, (*pure.PLAIN, np.ndarray, UOp)) or is_container(value):
+            own = f"_{name.strip('_')}_"
+            return self.wrap(self.reads.note("attribute", value, own, path), path)
+        if pure.is_plain(value) or isinstance(value, (*pure.MEMORY, UOp)) or is_container(value):
             if isinstance(value, types.MappingProxyType):
                 self.elements(thing)
             return self.intern(Native, thing, name)
@@ -347,6 +393,10 @@ class Following:
                                "own", "use plain attributes")
         found = next((vars(each)[name] for each in order or kind.__mro__ if name in vars(each)),
                      MISSING)
+        if is_type and type(kind) is not type:
+            of_meta = self.of_metaclass(thing, type(kind), name, found is MISSING)
+            if of_meta is not None:
+                return of_meta
         is_data = hasattr(type(found), "__set__")
         own_names = None
         if outside is not None and order is None and not is_data:
@@ -356,18 +406,49 @@ class Following:
                 return self.wrap(held, path)
             if own_names is not None:
                 self.reads.note("absent", own_names, name, path)
+        if order not in (None, kind.__mro__) or type(kind) is not type or _computes(found):
+            self.own(order or kind.__mro__, name)
         if found is MISSING:
             return self.of_missing(thing, kind, name)
         return self.bound(thing, kind, name, found, path, is_type)
+
+    def own(self, order: Sequence[type], name: str) -> None:
+        """Note which of some classes has a name first, and what it is there."""
+        for each in order:
+            if pure.is_open(each) and not pure.is_fixed(each.__module__):
+                self.reads.note("own", each, name, f"{each.__name__}.{name}")
+            if name in vars(each):
+                break
+
+    def of_metaclass(self, thing: Any, meta: type, name: str, is_missing: bool) -> Value | None:
+        """An attribute of a class that its metaclass has; None if the class itself comes first."""
+        found = next((vars(each)[name] for each in meta.__mro__ if name in vars(each)), MISSING)
+        if found is MISSING or meta.__module__ in ("abc", "enum"):
+            asked = next((vars(each)["__getattr__"] for each in meta.__mro__
+                          if "__getattr__" in vars(each)), None)
+            if not is_missing or not isinstance(asked, types.FunctionType) \
+                    or meta.__module__ in ("abc", "enum"):
+                return None
+            self.own(thing.value.__mro__, name)
+            self.own(meta.__mro__, name)
+            return self.call(self.intern(Bound, self.only(asked, f"{meta.__name__}.__getattr__"),
+                                         thing), [self.wrap(name, name)], {})
+        self.own(meta.__mro__, name)
+        if any(name in vars(each) for each in (type, object)) \
+                or not is_missing and not hasattr(type(found), "__set__"):
+            return None
+        self.own(thing.value.__mro__, name)
+        return self.bound(thing, meta, name, found, f"{thing.path}.{name}", False)
 
     def of_missing(self, thing: Any, kind: type, name: str) -> Value:
         """An attribute that is not there: what the class says of such."""
         meta = thing.value if isinstance(thing, Outside) and isinstance(thing.value, type) else None
         if meta is not None and name in ("__name__", "__qualname__", "__mro__", "__module__",
                                          "__dict__", "__bases__"):
-            return NOTHING
-        if meta is not None and hasattr(meta, name):  # of its metaclass
-            return self.wrap(getattr(meta, name), f"{meta.__name__}.{name}")
+            return self.wrap(self.reads.note("attribute", meta, name, f"{meta.__name__}.{name}"),
+                             f"{meta.__name__}.{name}")
+        if meta is not None and hasattr(type(meta), name):  # of its metaclass
+            return self.intern(Native, thing, name)
         asked = next((vars(each)["__getattr__"] for each in kind.__mro__
                       if "__getattr__" in vars(each)), None)
         if isinstance(asked, types.FunctionType) and meta is None:
@@ -387,10 +468,12 @@ class Following:
         captured = self.is_captured(found)
         if captured is not None:
             found = captured
-        elif not fixed and not isinstance(found, (types.MemberDescriptorType, property)):
-            self.reads.note("method", kind, name, path)
+        elif fixed or type(kind) is not type or _computes(found):
+            pass  # noted as what the class itself has
         elif isinstance(found, property):
             self.reads.note("attribute", kind, name, path)
+        elif not isinstance(found, types.MemberDescriptorType):
+            self.reads.note("method", kind, name, path)
         if isinstance(found, types.FunctionType):
             function = self.only(found, path)
             return frozenset([function]) if is_type else self.intern(Bound, function, thing)
@@ -416,8 +499,9 @@ class Following:
                               types.BuiltinFunctionType, types.ClassMethodDescriptorType)):
             return self.intern(Native, thing, name)
         if isinstance(found, types.GetSetDescriptorType):
-            return NOTHING if name in ("__doc__", "__name__", "__qualname__") else \
-                self.refuse(f"reads {path}", "read it outside of the function")
+            if name in ("__doc__", "__name__", "__qualname__") and isinstance(thing, Outside):
+                return self.wrap(self.reads.note("attribute", thing.value, name, path), path)
+            return self.refuse(f"reads {path}", "read it outside of the function")
         if hasattr(type(found), "__get__") and not isinstance(found, type):
             getter = type(found).__get__
             if isinstance(getter, types.FunctionType):
@@ -453,8 +537,10 @@ class Following:
     def parts_outside(self, thing: Outside) -> Value:
         """What one gets by going through an object from outside."""
         value, path = thing.value, thing.path
-        if isinstance(value, type) and issubclass(value, enum.Enum):
-            return frozenset().union(*[self.wrap(each, path) for each in value])
+        if isinstance(value, type):
+            members = value if issubclass(value, enum.Enum) else ()
+            inner = self.operators(thing) if type(value) is not type else NONE
+            return inner.union(*[self.wrap(each, path) for each in members])
         if isinstance(value, pure.CONTAINERS):
             if not isinstance(value, (tuple, frozenset)):
                 self.reads.note("parts", value, "", path)
@@ -469,11 +555,14 @@ class Following:
             if not is_container(value):
                 found |= self.operators(thing)
             return frozenset(found)
-        if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type,
-                              types.ModuleType, types.MethodType, types.CodeType)):
+        if type(value) in pure.CLOSED or pure.is_own(type(value)) or pure.is_plain(value):
             return NOTHING
-        if pure.is_own(type(value)):
-            return NOTHING
+        if not pure.is_open(type(value)) and hasattr(type(value), "__next__"):
+            return self.refuse(f"goes through {path}, an iterator from outside, which each call "
+                               "leaves shorter", "make a list of it")
+        if type(value).__module__ == "builtins" and type(value) is not object:
+            return self.refuse(f"looks into {path}, a {type(value).__name__}",
+                               "use plain containers")
         return self.operators(thing)
 
     def item(self, thing: Any, keys: Value, plain: bool) -> Value:
@@ -493,6 +582,11 @@ class Following:
                 if held is not MISSING:
                     found |= self.wrap(held, f"{thing.path}[{key.value!r}]")
             return frozenset(found)
+        if isinstance(thing, Outside) and isinstance(thing.value, type) \
+                and "__class_getitem__" in {name for each in thing.value.__mro__
+                                            for name in vars(each)}:
+            return self.elements(thing) | self.call(
+                self.attribute(thing, "__class_getitem__"), [keys], {})
         if isinstance(thing, Created) and not plain:  # a slice of a list is a list
             return self.elements(thing) | {thing}
         return self.elements(thing)
@@ -500,7 +594,8 @@ class Following:
     def operators(self, thing: Any, shown: bool = False) -> Value:
         """What operators and the functions of Python may call of an object of a user's class."""
         kind = thing.kind if isinstance(thing, Created) else type(thing.value)
-        if kind is None or pure.is_own(kind) or issubclass(kind, (BaseException, enum.Enum)):
+        if kind is None or pure.is_own(kind) or issubclass(kind, BaseException) \
+                or kind.__module__ in ("enum", "abc"):
             return NOTHING
         key = "operators", thing, shown
         if key in self.active:
@@ -514,14 +609,16 @@ class Following:
         """What the methods of a class give that operators call."""
         found: set[Any] = set()
         for base in kind.__mro__:
-            if base.__module__ == "builtins" or base is Tensor:
+            if base.__module__ in ("builtins", "enum", "abc") or base is Tensor:
                 continue
+            if pure.is_open(base) and not pure.is_fixed(base.__module__):
+                self.reads.note("names", base, "", base.__name__)
             for name, part in list(vars(base).items()):
                 if not (name.startswith("__") and name.endswith("__")) or name in _NAMED \
                         and not (shown and name in _SHOWN):
                     continue
                 if isinstance(part, types.FunctionType):
-                    self.reads.note("method", base, name, f"{base.__name__}.{name}")
+                    self.reads.note("own", base, name, f"{base.__name__}.{name}")
                     found |= self.call(self.intern(Bound, self.only(part, name), thing),
                                        [frozenset([thing])] * 1, {}, loose=True)
                 elif isinstance(part, (types.WrapperDescriptorType, types.MethodDescriptorType)) \
@@ -550,7 +647,7 @@ class Following:
         if isinstance(thing, Native):
             return self.call_native(thing, args, kwargs, rest)
         if isinstance(thing, (Super, Outcome)):
-            return self.given_away([*args, *kwargs.values(), rest]) | (
+            return self.given_away([*args, *kwargs.values(), rest], True) | (
                 SIZES if isinstance(thing, SizeOutcome) else NOTHING)
         if isinstance(thing, Created):
             if thing.code is not None and thing.frame is not None:
@@ -558,6 +655,7 @@ class Following:
                                   args, kwargs, rest | thing.defaults, {})
             if thing.kind is not None:
                 return self.call(self.of_class(thing, thing.kind, "__call__"), args, kwargs, rest)
+            self.given_away([*args, *kwargs.values(), rest])
             inner = frozenset(each for each in thing.contents if self.is_callable(each))
             return self.call(inner, [], {}, frozenset().union(
                 rest, frozenset(thing.contents), *args, *kwargs.values())) if inner else NOTHING
@@ -579,6 +677,8 @@ class Following:
                              [self.wrap(value.__self__, f"{path}.__self__"), *args], kwargs, rest)
         if type(value) is functools.partial:
             self.reads.note("parts", value.keywords, "", path)
+            self.reads.note("attribute", value, "args", f"{path}.args")
+            self.reads.note("attribute", value, "func", f"{path}.func")
             given = [self.wrap(each, path) for each in value.args]
             named = {key: self.wrap(each, path) for key, each in value.keywords.items()}
             return self.call(self.wrap(value.func, path), [*given, *args], {**named, **kwargs},
@@ -683,7 +783,7 @@ class Following:
             return NOTHING
         if pure.is_pure(value):
             return self.call_pure(value, thing.path, args, kwargs, rest)
-        if value.__module__ in ("builtins",) or type(value) not in (type, type(_Abstract)):
+        if value.__module__ in ("builtins",) or type(value) not in (type, abc.ABCMeta):
             return self.refuse(f"makes a {value.__module__}.{value.__qualname__}",
                                "make it outside of the function")
         assert frame is not None
@@ -733,12 +833,18 @@ class Following:
                                        "take it outside of the function")
         if function not in _BLIND:
             self.count(frozenset().union(rest, *args, *kwargs.values()))
-        if function in (isinstance, issubclass, callable, len):
-            for each in frozenset().union(*args[:1]):
-                if function is len:
-                    self.elements(each)
+        if function in (isinstance, issubclass):
+            for each in frozenset().union(rest, *args[1:]):
+                self.checks(each)
+            return NOTHING
+        if function in (callable, len):
+            for each in frozenset().union(rest, *args[:1]):
+                self.elements(each)
             return SIZES if function is len else NOTHING
-        shown = function in (str, repr, format, ascii)
+        shown = function in (str, repr, format, ascii, bytes) or \
+            getattr(function, "__module__", "") == "numpy"
+        if function not in _BLIND or function is iter and len(args) > 1:
+            self.call_objects([*args, *kwargs.values(), rest])
         result = self.given_away([*args, *kwargs.values(), rest], shown,
                                  calls=function not in (str, repr, hash))
         frame = self.frame
@@ -763,6 +869,37 @@ class Following:
         self.known[key] = self.stamp, result
         return result
 
+    def checks(self, thing: Any) -> None:
+        """What `isinstance` asks of a class."""
+        if not isinstance(thing, (Outside, Created)):
+            return
+        kind = type(thing.value) if isinstance(thing, Outside) else thing.kind
+        if isinstance(thing, Created) or not issubclass(kind, type):
+            for each in self.elements(thing):
+                if each is not thing:
+                    self.checks(each)
+        elif kind is abc.ABCMeta:
+            self.reads.note("answer", abc.get_cache_token, "", "the classes that are registered")
+        elif any(isinstance(getattr(kind, name), types.FunctionType)
+                 for name in ("__instancecheck__", "__subclasscheck__")):
+            if kind.__module__ == "typing":
+                self.refuse(f"asks for {thing.path}, a protocol", "ask for a class")
+            self.operators(thing)
+
+    def call_objects(self, values: Iterable[Value]) -> None:
+        """Call the objects among some things that are no functions, but can be called."""
+        given = frozenset().union(*values)
+        for thing in given:
+            kind = thing.kind if isinstance(thing, Created) else \
+                type(thing.value) if isinstance(thing, Outside) else None
+            if kind is None or pure.is_own(kind) or thing in self.active or issubclass(kind, type):
+                continue
+            if any(isinstance(vars(base).get("__call__"), types.FunctionType)
+                   for base in kind.__mro__):
+                self.active.add(thing)
+                self.call(frozenset([thing]), [], {}, self.given_away([given], calls=False))
+                self.active.discard(thing)
+
     def looked_through(self, given: Value, shown: bool, calls: bool) -> Value:
         """All that is in some things, and what calls of their functions give."""
         found: set[Any] = set()
@@ -772,12 +909,17 @@ class Following:
             if thing in found:
                 continue
             found.add(thing)
+            if shown and (isinstance(thing, Outcome) or isinstance(thing, Outside)
+                          and isinstance(thing.value, np.ndarray)):
+                self.reads.note("answer", np.get_printoptions, "", "numpy.get_printoptions()")
             if thing.__class__ is Outside and thing.single:
                 continue
             waiting.extend(self.elements(thing))
             if shown and isinstance(thing, (Created, Outside)) and (
                     isinstance(thing, Outside) or thing.kind):
-                if not isinstance(getattr(thing, "value", None), (*pure.PLAIN, types.ModuleType)):
+                value = getattr(thing, "value", None)
+                if not pure.is_plain(value) and type(value) is not types.ModuleType \
+                        or value is None:
                     self.operators(thing, True)
         if calls:
             rest = frozenset(found)
@@ -799,7 +941,11 @@ class Following:
             value = thing.value
             if isinstance(value, types.FunctionType) and not value.__closure__:
                 return pure.is_followed(value.__code__)
+            if isinstance(value, types.BuiltinFunctionType):
+                return not isinstance(value.__self__, (types.ModuleType, type, type(None)))
             return isinstance(value, _FUNCTIONS) or self.is_captured(value) is not None
+        if isinstance(thing, Native):
+            return isinstance(thing.owner, Outside)
         return isinstance(thing, Bound) or isinstance(thing, Created) and thing.code is not None
 
     def call_native(self, thing: Native, args: Sequence[Value], kwargs: dict[str, Value],
@@ -807,6 +953,13 @@ class Following:
         """Call a method that is not written in Python."""
         owner, name = thing.owner, thing.name
         given = frozenset().union(rest, *args, *kwargs.values())
+        if name in _FORMATS and (not isinstance(owner, Created) or owner.kind is None):
+            return self.call_format(owner, given)
+        if name == "__getattribute__":
+            return self.call_getattr(args if isinstance(getattr(owner, "value", None), type)
+                                     else [frozenset([owner]), *args])
+        if name in _WHOLE:
+            return self.refuse(f"calls {name}, which reads all of an object", "name what is meant")
         if isinstance(owner, Outside):
             value = owner.value
             if isinstance(value, type) and not pure.is_own(value):
@@ -823,7 +976,7 @@ class Following:
             if name in pure.CHANGING:
                 return self.refuse(f"changes {owner.path}, which is outside, by .{name}()",
                                    "return the value, or keep it in a Tensor that is assigned to")
-            if isinstance(value, np.ndarray) or isinstance(value, pure.PLAIN):
+            if isinstance(value, (*pure.MEMORY, *pure.PLAIN)):
                 return self.given_away([given])
             if name == "get" and is_container(value) and args and not self.is_unsure(args[0]):
                 return self.item(owner, args[0], True) | frozenset().union(*args[1:])
@@ -835,6 +988,18 @@ class Following:
             self.put(owner.contents, given)
             inner = self.given_away([given]) if name in ("sort", "__init__", "map") else NOTHING
             return frozenset(owner.contents) | {owner} | inner
+        return NOTHING
+
+    def call_format(self, owner: Any, given: Value) -> Value:
+        """`text.format(...)`: a field such as `{.name}` reads an attribute."""
+        text = getattr(owner, "value", None)
+        found = self.given_away([given], True)
+        if not isinstance(text, str) or _FIELDS.search(text):
+            for thing in found:
+                if isinstance(thing, Created) and thing.kind or isinstance(thing, Outside) \
+                        and not pure.is_plain(thing.value) and not is_container(thing.value):
+                    return self.refuse("formats attributes that are named in a text",
+                                       "write f'{object.name}'")
         return NOTHING
 
     def parts_of(self, parts: Value, name: str) -> Value:
@@ -945,7 +1110,7 @@ class Following:
 
     def is_unsure(self, value: Value) -> bool:
         """Whether a value may be something that is computed: not one of some known constants."""
-        return not all(isinstance(each, Outside) and isinstance(each.value, pure.PLAIN)
+        return not all(isinstance(each, Outside) and pure.is_plain(each.value)
                        for each in value)
 
     def interpret(self, frame: Entered) -> None:
@@ -994,8 +1159,10 @@ class Following:
             self.stamp += 1
 
 
-class _Abstract:
-    pass
+def _computes(found: Any) -> bool:
+    """Whether what a class has by a name is an object that computes what is got by it."""
+    return found is not MISSING and hasattr(type(found), "__get__") and isinstance(
+        type(found).__get__, types.FunctionType)
 
 
 def _filled(cell: types.CellType) -> bool:

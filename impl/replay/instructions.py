@@ -70,9 +70,6 @@ def elements(following: Following, value: Value) -> Value:
     """What one gets by going through a value."""
     found = NONE
     for thing in value:
-        if isinstance(thing, Outside) and hasattr(type(thing.value), "__next__"):
-            return following.refuse(f"goes through {thing.path}, an iterator from outside, which "
-                                    "each call leaves shorter", "make a list of it")
         found |= following.elements(thing)
     return found or NOTHING
 
@@ -257,6 +254,7 @@ def _store_item(following: Following, frame: Entered, each: dis.Instruction, sta
     value, owners, keys = popped(stack, 3)
     for thing in owners:
         following.write(thing, value | keys, "an item of", "")
+        following.given_away([keys], calls=False)
         following.operators(thing) if _is_object(thing) else None
 
 
@@ -294,10 +292,14 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
     if each.opname == "CONTAINS_OP":
         plain = not following.is_unsure(left)
         for thing in right:
-            following.item(thing, left, plain)
+            if plain and isinstance(getattr(thing, "value", None), _KEYED):
+                following.item(thing, left, plain)
+            else:  # each part is compared
+                following.given_away([frozenset([thing])], calls=False)
         found = following.given_away([left], calls=False)
     else:
-        found = following.given_away([left, right], calls=False)
+        shown = each.argrepr.startswith("%")  # of texts
+        found = following.given_away([left, right], shown, calls=False)
     if each.opname != "BINARY_OP":
         stack.append(NOTHING)
         return
@@ -316,6 +318,8 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
     stack.append(result)
 
 
+#: Containers that look for a key.
+_KEYED = (dict, types.MappingProxyType)
 #: Operators that a size has symbolically.
 _NOTED = ("+", "-", "*", "//", "%")
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, Tensor)
@@ -364,6 +368,8 @@ def _build(following: Following, frame: Entered, each: dis.Instruction, stack: S
     count = (each.arg or 0) * (2 if each.opname == "BUILD_MAP" else 1)
     parts = popped(stack, count + (each.opname == "BUILD_CONST_KEY_MAP"))
     made = frame.site(each.offset)
+    if each.opname in ("BUILD_SET", "BUILD_MAP"):  # hashed and compared
+        following.given_away(parts, calls=False)
     following.put(made.contents, frozenset().union(*parts))
     stack.append(frozenset([made]))
 
@@ -378,6 +384,8 @@ def _text(following: Following, frame: Entered, each: dis.Instruction, stack: St
            "DICT_MERGE")
 def _add(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     parts = frozenset().union(*popped(stack, 2 if each.opname == "MAP_ADD" else 1))
+    if each.opname in ("SET_ADD", "MAP_ADD", "SET_UPDATE"):  # hashed and compared
+        following.given_away([parts], calls=False)
     if each.opname not in ("LIST_APPEND", "SET_ADD", "MAP_ADD"):
         parts = elements(following, parts)
     for thing in stack[-(each.arg or 1)]:

@@ -22,7 +22,16 @@ from impl.errors import is_library
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented),
          np.dtype, np.generic, range)
 #: Containers of Python, read item by item.
-CONTAINERS = (list, dict, tuple, set, frozenset, collections.OrderedDict, types.MappingProxyType)
+CONTAINERS = (list, dict, tuple, set, frozenset, collections.OrderedDict, types.MappingProxyType,
+              type({}.keys()), type({}.values()), type({}.items()))
+#: Memory that is compared by its content.
+MEMORY = (np.ndarray, bytearray, memoryview)
+#: Objects of Python in which nothing is that changes, or that are looked at elsewhere.
+CLOSED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodType,
+          types.CodeType, types.CellType, types.MethodWrapperType, types.MethodDescriptorType,
+          types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+          types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, slice, property,
+          staticmethod, classmethod, super, type)
 #: Their methods that change them.
 CHANGING = frozenset((
     "append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update", "add",
@@ -46,7 +55,11 @@ _PURE: set[int] = {id(getattr(builtins, name)) for name in _NAMES.split()}
 _PURE |= {id(kind) for kind in _TYPES}
 _PURE |= {id(functools.reduce), id(functools.cmp_to_key)}
 _PURE |= {id(each) for module in (math, operator) for each in vars(module).values()
-          if callable(each)}
+          if callable(each) and not isinstance(each, type)}
+_PURE -= {id(getattr(operator, name)) for name in ("setitem", "delitem", *(
+    name for name in operator.__all__ if f"__{name}__" in vars(operator) and name[0] == "i"
+    and name not in ("index", "inv", "invert", "is_", "is_not", "indexOf")))}
+_PURE |= {id(operator.itemgetter)}
 _PURE |= {id(tuple.__new__), id(object.__new__), id(object.__init__)}
 
 #: Functions of NumPy that read or write more than their arguments.
@@ -65,11 +78,22 @@ def is_pure(function: Any) -> bool:
         return True
     kind = type(function)
     if kind is np.ufunc:
-        return True
+        return not all("O" in each for each in function.types)  # one made of a Python function
     home, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
     if home in ("numpy", "numpy.linalg", "numpy.fft", "cmath"):
         return name not in _STATEFUL and not isinstance(function, type)
     return isinstance(function, type) and issubclass(function, BaseException)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number, a text or the like, of no class of a user."""
+    return isinstance(value, PLAIN) and not isinstance(value, np.void) \
+        and not is_open(type(value))
+
+
+def is_open(kind: type) -> bool:
+    """Whether what a class has, and which classes it comes from, can be changed."""
+    return bool(kind.__flags__ & 1 << 9) and not kind.__flags__ & 1 << 8
 
 
 def is_fixed(module: str) -> bool:

@@ -51,10 +51,14 @@ class Read:
 
     `item`: `owner[key]` of a dict (names of modules among them), a list or an array of objects
     `attribute`: `owner.key`
+    `class`: the class of an object
+    `own`: what a class itself has by a name, not what it inherits
+    `names`: the names that a class itself has
     `absent`: no `key` in the dict `owner`
     `cell`: the content of a cell
     `parts`: all of a list, dict or set, in its order
-    `array`: the content of an array
+    `array`: the content of an array, or of other memory
+    `answer`: what a function says that reads a setting of a library
     `code`: code and defaults of a function
     `method`: `owner.key`, a method of a class
     `tensor`: what a program sees of a tensor besides its elements
@@ -81,7 +85,7 @@ class Read:
             return len(now) == len(self.held) and all(map(same, now, self.held))
         if self.kind == "code":
             return all(a is b for a, b in zip(now, self.held, strict=True))
-        if self.kind == "array":
+        if self.kind in ("array", "names", "answer"):
             return bool(now == self.held)
         return now is self.held if self.kind == "method" else same(now, self.held)
 
@@ -90,13 +94,19 @@ class Read:
         held = self.held
         if self.kind == "array":
             return f"{self.path}: an array of shape {held[1]}"
-        if self.kind == "parts":
-            return f"{self.path}: {len(held)} parts"
+        if self.kind in ("parts", "names"):
+            return f"{self.path}: {len(held)} {self.kind}"
+        if self.kind == "class":
+            return f"{self.path} is a {held.__name__}"
+        if self.kind == "answer":
+            return f"{self.path} is what it was"
+        if held is MISSING:
+            return f"there is no {self.path}"
         if self.kind == "tensor":
             return f"{self.path}: shape {held[0]}, {held[1].name}, {held[2]}"
         if self.kind in ("code", "method"):
             return f"{self.path}: its code"
-        if isinstance(held, (*PLAIN, _Missing)) or type(held) is tuple:
+        if isinstance(held, PLAIN) or type(held) is tuple:
             return f"{self.path} is {held!r}"
         return f"{self.path} is the {type(held).__name__} that it was"
 
@@ -116,8 +126,11 @@ def _parts(owner: Any, _: Any) -> list[Any]:
     return list(owner)
 
 
-def _array(owner: np.ndarray, _: Any) -> tuple[Any, ...]:
-    return owner.dtype, owner.shape, owner.strides, owner.tobytes()
+def _array(owner: Any, _: Any) -> tuple[Any, ...]:
+    if isinstance(owner, np.ndarray):
+        return owner.dtype, owner.shape, owner.strides, owner.flags.num, owner.tobytes()
+    view = memoryview(owner)
+    return view.format, view.shape, view.strides, view.readonly, view.tobytes()
 
 
 def code_of(function: types.FunctionType, _: Any = None) -> tuple[Any, ...]:
@@ -141,6 +154,9 @@ def _cell(owner: types.CellType, _: Any) -> Any:
 _LOOKS: dict[str, Callable[[Any, Any], Any]] = {
     "item": _item, "attribute": lambda owner, key: getattr(owner, key, MISSING),
     "absent": lambda owner, key: key if key in owner else MISSING, "cell": _cell,
+    "class": lambda owner, _: type(owner),
+    "own": lambda owner, key: vars(owner).get(key, MISSING),
+    "names": lambda owner, _: frozenset(vars(owner)), "answer": lambda owner, _: owner(),
     "parts": _parts, "array": _array, "code": code_of, "tensor": form_of,
     "method": lambda owner, key: getattr(getattr(owner, key), "__func__", getattr(owner, key))}
 
@@ -227,6 +243,12 @@ class Test:
         is_dict = kind == "item" and type(place.owner) is dict
         if kind == "absent":
             return f"{self.name(place.key)} not in {owner}"
+        if kind == "class":
+            return f"type({owner}) is {value}"
+        if kind == "names":
+            return f"{owner}.__dict__.keys() == {value}"
+        if kind == "own":
+            return self._equal(f"{owner}.__dict__.get({self.name(place.key)}, M)", value, held)
         if kind == "code":
             code, defaults, named = map(self.name, held)
             return (f"{owner}.__code__ is {code} and {owner}.__defaults__ is {defaults} "
