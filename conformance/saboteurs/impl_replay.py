@@ -191,6 +191,13 @@ class ChosenArgumentsHideFunctions(Edit):
         "if each is not _NULL][::1 if _LAYOUT.null_below else -1]"
 
 
+class ClassesAreFrozen(Edit):
+    rule = "replay.reads.followed"
+    description = "the class of an object is no place: another one may be assigned to it"
+    file = "impl/replay/following.py"
+    old, new = "                self.class_of(value, path)\n", "                pass\n"
+
+
 class ReasonsAreForgotten(Edit):
     rule = "replay.traced.reason"
     description = "what nobody can follow is replayed"

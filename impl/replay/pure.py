@@ -22,8 +22,9 @@ from impl.errors import is_library
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented),
          np.dtype, np.generic, range)
 #: Containers of Python, read item by item.
-CONTAINERS = (list, dict, tuple, set, frozenset, collections.OrderedDict, types.MappingProxyType,
-              type({}.keys()), type({}.values()), type({}.items()))
+CONTAINERS: tuple[Any, ...] = (
+    list, dict, tuple, set, frozenset, collections.OrderedDict, types.MappingProxyType,
+    type({}.keys()), type({}.values()), type({}.items()))
 #: Memory that is compared by its content.
 MEMORY = (np.ndarray, bytearray, memoryview)
 #: Objects of Python in which nothing is that changes, or that are looked at elsewhere.

@@ -234,3 +234,85 @@ def test_bound_variables_are_numbers() -> None:
         assert step.replays
     with pytest.raises(TypeError):
         assert n.uop < 3
+
+
+#: A body, what it reads, and what is then done to that.
+_STATES = [
+    # containers are searched
+    ("x * 2 if 'b' in L else x", "L = ['a']", "L.append('b')"),
+    ("x * 2 if [3] in L else x", "a = [1]; L = (a,)", "a[0] = 3"),
+    ("x * 2 if 5 in k else x", "d = {1: 1}; k = d.keys()", "d[5] = 1"),
+    ("x * max(map(d.get, ['a']))", "d = {'a': 1}", "d['a'] = 5"),
+    # super
+    ("x * C().g()", "class B:\n  def g(s): return 1\nclass C(B):\n  def g(s): return super().g()",
+     "B.g = lambda s: 7"),
+    ("x * C.g()", "class B:\n  @classmethod\n  def g(c): return 1\n"
+     "class C(B):\n  @classmethod\n  def g(c): return super().g()",
+     "B.g = classmethod(lambda c: 7)"),
+    # the class of an object, and the classes of a class
+    *((body, "class P:\n  v = 1\n  def m(s): return 1\n  def __call__(s): return 1\n"
+       "class Q(P):\n  v = 2\n  def m(s): return 2\n  def __call__(s): return 2\nq = P()",
+       "q.__class__ = Q") for body in (
+           "x * q.v", "x * q.m()", "x * q()", "x * type(q).v", "x * q.__class__.v",
+           "x * 2 if isinstance(q, Q) else x", "x * 2 if type(q) is Q else x")),
+    *((body, "class B: v = 1\nclass E: v = 2\nclass P(B): pass", "P.__bases__ = (E,)") for body in (
+        "x * 2 if issubclass(P, B) else x", "x * P.v", "x * P().v", "x * (P.__mro__[1] is B)")),
+    ("x * 2 if isinstance(q, A) else x", "import abc\nclass A(abc.ABC): pass\n"
+     "class P: pass\nq = P()", "A.register(P)"),
+    ("x * 2 if isinstance(q, A) else x", "class M(type):\n"
+     "  def __instancecheck__(c, o): return V[0]\nclass A(metaclass=M): pass\nq = []; V = [True]",
+     "V[0] = False"),
+    ("x * len(P.__name__)", "class P: pass", "P.__name__ = 'abc'"),
+    # an operator that a class had not
+    ("x * 2 if q else x", "class P: pass\nq = P()", "P.__bool__ = lambda s: False"),
+    ("x * 2 if q == 1 else x", "class P: pass\nq = P()", "P.__eq__ = lambda s, o: True"),
+    ("x * 2 if callable(q) else x", "class P: pass\nq = P()", "P.__call__ = lambda s: 1"),
+    # a metaclass
+    *((body, "class M(type):\n  k = property(lambda c: c._k)\n  def __len__(c): return c._k\n"
+       "  def __getattr__(c, name): return c._k\n  def __getitem__(c, i): return c._k\n"
+       "class P(metaclass=M): _k = 1", "P._k = 5") for body in (
+           "x * P.k", "x * P.other", "x * len(P)", "x * P[0]")),
+    # memory
+    *((body, "b = bytearray([1]); m = memoryview(b)", "b[0] = 5") for body in (
+        "x * b[0]", "x * m[0]", "x * sum(b)", "x * 2 if 5 in b else x", "x * bytes(m)[0]")),
+    ("x * float(a.sum())", "class S(np.ndarray): pass\na = np.ones(2).view(S)", "a[0] = 5"),
+    ("x * float(v['f'])", "a = np.ones(2, [('f', 'f4')]); v = a[0]", "v['f'] = 5"),
+    ("x * 2 if a.flags.writeable else x", "a = np.ones(2)", "a.flags.writeable = False"),
+    ("x * E.A.value", "import enum\nclass E(enum.Enum): A = 1", "E.A._value_ = 5"),
+    ("x * d.k", "class D(int): pass\nd = D(3); d.k = 1", "d.k = 5"),
+    # texts
+    *((body, "class Q:\n  n = '1'\n  def __str__(s): return s.n\nq = Q(); t = '{.n}'",
+       "q.n = '222'") for body in (
+           "x * len('{}'.format(q))", "x * len('%s' % q)", "x * len(t.format(q))")),
+    ("x * len(str(a))", "a = np.array([1 / 3])", "np.set_printoptions(precision=4)"),
+    # what calls for others
+    ("x * list(map(q, [1]))[0]", "class Q:\n  n = 1\n  def __call__(s, v): return s.n\nq = Q()",
+     "q.n = 5"),
+    ("x * operator.attrgetter('a')(q)", "import operator\nclass Q: a = 1\nq = Q()", "q.a = 5"),
+    ("x * float(u(1))", "V = [1]; u = np.frompyfunc(lambda a: V[0], 1, 1)", "V[0] = 5"),
+    ("x * m.a", "import types\nm = types.ModuleType('m'); V = [1]\ndef ask(name): return V[0]\n"
+     "m.__getattr__ = ask", "V[0] = 5"),
+    ("x * len({q, p})", "class Q:\n  n = 1\n  def __hash__(s): return 1\n"
+     "  def __eq__(s, o): return s.n == o.n\nq = Q(); p = Q()", "q.n = 2"),
+    ("x * object.__getattribute__(q, 'a')", "class Q: pass\nq = Q(); q.a = 1", "q.a = 5"),
+    ("x * q.d", "class D:\n  k = 1\n  def __get__(s, o, t): return o.n\n"
+     "class Q: d = D(); n = 1\nq = Q()", "q.n = 5")]
+
+
+@verifies("replay.guard.complete", observe="replay")
+@verifies("replay.reads.followed", observe="replay")
+def test_what_python_can_read_and_change() -> None:
+    x = Tensor(np.array([1.0, 2.0], np.float32)).realize()
+    replayed = 0
+    with Context(DEVICE="REFERENCE"), np.printoptions():
+        for body, state, change in _STATES:
+            space: dict[str, Any] = {"np": np, "__name__": "states"}
+            exec(f"{state}\ndef body(x): return {body}", space)
+            plain: Callable[..., Any] = space["body"]
+            step = TinyJit(plain)
+            before = [step(x).tolist() for _ in range(3)]
+            replayed += step.replays
+            exec(change, space)
+            after = [step(x).tolist() for _ in range(3)]
+            assert after == [plain(x).tolist()] * 3 != before, (body, state, change)
+    assert replayed > 40
