@@ -316,6 +316,9 @@ class Holder(Protocol):
     uop: UOp
     device: Place
 
+    def hold(self, leaf: UOp) -> None:
+        """Hold the value from now on where it is in memory."""
+
 
 class _Live(weakref.ref[Any]):
     __slots__ = ("key", "thread")

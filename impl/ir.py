@@ -382,10 +382,11 @@ def in_memory(node: UOp) -> UOp | None:
     return node if node.op is _BUFFER else node.realized
 
 
-#: Note what was found out of a node, in the three slots that are no part of its identity.
+#: Note what was found out of a node, in the slots that are no part of its identity.
 note_origin: Callable[[UOp, Any], None] = vars(_Draft)["origin"].__set__
 note_realized: Callable[[UOp, UOp | None], None] = vars(_Draft)["realized"].__set__
 note_bounds: Callable[[UOp, tuple[int, int]], None] = vars(_Draft)["bounds"].__set__
+note_reads: Callable[[UOp, int], None] = vars(_Draft)["reads"].__set__
 
 
 def unnamed(like: UOp, src: tuple[UOp, ...], arg: Any, shape: Shape | None,

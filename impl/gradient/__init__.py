@@ -15,7 +15,7 @@ from impl.gradient import nodes
 from impl.gradient.custom import Custom
 from impl.gradient.nodes import expression_of
 from impl.gradient.rules import GRADIENTS, Parts
-from impl.ir import Ops, UOp, give_origin, toposort
+from impl.ir import Ops, UOp, give_origin, in_memory, toposort
 from impl.rewrite import look
 
 __all__ = ["GRADIENTS", "Custom", "below", "compute_gradient", "compute_gradients",
@@ -114,7 +114,8 @@ def _refuse_overwritten(order: Sequence[UOp], found: dict[UOp, UOp]) -> None:
     """An old expression may name memory that has been written since."""
     stale = {node for node in order
              if node.op is Ops.BUFFER and node.arg[1] != node.arg[0].version}
-    if stale and not stale.isdisjoint(toposort(found.values())):
+    # What is in memory needs nothing of what is below it any more.
+    if stale and not stale.isdisjoint(toposort(found.values(), lambda u: in_memory(u) is None)):
         # r[impl gradient.realized.overwritten]
         raise GraphError("backward", "a value that the gradient needs was overwritten after it was "
                          "used", "call backward before assigning to the tensor")

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from impl.ir import Ops, UOp
+from impl.ir import Ops, UOp, note_reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,4 +22,7 @@ class Custom:
 def with_gradient(value: UOp, custom: Custom) -> UOp:
     """The same value, with a gradient of its own."""
     # A tag is no part of what a plan is made of: equal values have one plan.
-    return UOp(Ops.DETACH, value.dtype, (value,), None, custom)
+    made = UOp(Ops.DETACH, value.dtype, (value,), None, custom)
+    for each in custom.inputs if made.reads else ():  # it stands for them, too
+        note_reads(made, made.reads | each.reads)
+    return made

@@ -416,5 +416,14 @@ def expression_of(node: UOp) -> UOp:
         for reference in node.arg[0].nodes:
             computed: UOp | None = reference()
             if computed is not None and computed.realized is node:
-                return computed  # r[impl gradient.realized.keeps]
+                value = named_value(computed)
+                if value is computed or in_memory(value) is not node:
+                    return computed  # r[impl gradient.realized.keeps]
+    return node
+
+
+def named_value(node: UOp) -> UOp:
+    """The value to which a node only gives another name: a variable, or a gradient of its own."""
+    while node.op is Ops.DETACH or node.op is Ops.RESHAPE and node.tag is not None:
+        node = node.src[0]
     return node

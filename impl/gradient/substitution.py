@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from impl.dtypes import dtypes
 from impl.effects import Placeholder
 from impl.gradient import Custom, below, nodes
+from impl.gradient.custom import with_gradient
 from impl.gradient.nodes import shape_of, where
 from impl.gradient.rules import adjoint, movement_path, region
 from impl.ir import Ops, UOp, give_origin
@@ -36,15 +37,16 @@ def substituted(roots: Sequence[UOp], replaced: Mapping[UOp, UOp], through: int 
         if not changed:
             done[node] = node
             continue
-        tag = node.tag if custom is None else _custom_of(custom, done, replaced, through)
-        made = done[node] = UOp(node.op, node.dtype, sources, node.arg, tag)
+        made = done[node] = UOp(node.op, node.dtype, sources, node.arg, node.tag) \
+            if custom is None else with_gradient(sources[0], renamed_custom(
+                custom, done, replaced, through))
         if made.origin is None and node.origin is not None:
             give_origin(made, node.origin)
     return [done[root] for root in roots]
 
 
-def _custom_of(custom: Custom, done: Mapping[UOp, UOp], replaced: Mapping[UOp, UOp],
-               through: int) -> Custom:
+def renamed_custom(custom: Custom, done: Mapping[UOp, UOp], replaced: Mapping[UOp, UOp],
+                   through: int = -1) -> Custom:
     """The same gradient of one's own, with nodes replaced in what it gives too."""
     def pull(gradient: UOp) -> list[UOp | None]:
         # What comes in is of the outside already: only what the function adds is replaced.
@@ -54,7 +56,7 @@ def _custom_of(custom: Custom, done: Mapping[UOp, UOp], replaced: Mapping[UOp, U
         bits = -1 if through < 0 else through | place.reads
         made = iter(substituted(known, {**replaced, place: gradient}, bits))
         return [None if part is None else next(made) for part in found]
-    return Custom(tuple(done[each] for each in custom.inputs), pull)
+    return Custom(tuple(done.get(each, each) for each in custom.inputs), pull)
 
 
 def overwritten(base: UOp, view: UOp, old: UOp, new: UOp) -> UOp:

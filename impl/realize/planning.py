@@ -145,4 +145,4 @@ def hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
         if holder.uop is node:
             leaf = leaf_of(node)
             if leaf is not None:
-                holder.uop = leaf
+                holder.hold(leaf)

@@ -33,7 +33,7 @@ from impl.errors import (
     is_library,
 )
 from impl.gradient import nodes
-from impl.ir import Ops, Shape, UOp, give_origin
+from impl.ir import Ops, Shape, UOp, give_origin, in_memory
 from impl.multi import Mesh, Sharding
 from impl.places import Place, copied_to, is_free
 from impl.symbolic import as_size, common_size, identical, is_symbolic, present
@@ -457,14 +457,32 @@ class TensorBase(metaclass=Named):
                 _parameter_bits[0] |= tensor.uop.reads
         return self
 
+    def hold(self, leaf: UOp) -> None:
+        """Hold the value from now on where it is in memory; gradients flow to what it was.
+
+        If a node only gives another name to what is in memory, the name stays where a gradient
+        needs it.
+        """
+        node = self.uop
+        if self._history is not node:
+            self._remember()
+        value = nodes.named_value(node)
+        if value is node or self._history is not node and (
+                node.tag is not None or in_memory(value) is not leaf):
+            self.uop = leaf
+        else:
+            self._history = None
+        if self._history is not None:
+            _parameter_bits[0] |= leaf.reads
+
     def _remember(self) -> None:
         """Keep the expression, if its value may depend on a parameter."""
         node = self.uop
         if node.op is not Ops.BUFFER and node.dtype.kind == "f" and not self._parameter \
                 and (node.reads & _parameter_bits[0] or keeping):
             self._history = node
-            if keeping:
-                keeping[0].append(node)
+            for kept in keeping:
+                kept.append(node)
 
     def schedule(self, *others: Self) -> list[Any]:
         """The kernels that compute this tensor and the others, in the order they would run."""
@@ -781,7 +799,7 @@ _parameters: dict[int, weakref.ref[Any]] = {}
 #: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
 _parameter_bits = [0]
 #: One list for each function that runs now and of which a derivative is taken: every value may
-#: depend on its arguments. The first keeps the expressions of what is realized meanwhile.
+#: depend on its arguments. Each keeps the expressions of what is realized meanwhile.
 keeping: list[list[UOp]] = []
 
 

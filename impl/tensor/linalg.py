@@ -1,19 +1,24 @@
 """Linear algebra: LAPACK on the host, by NumPy; gradients by formulas. Chapter: spec/tensor.md.
 
-A decomposition computes its matrix, as printing does. What comes of it is a constant; so that it
-has a gradient, a step of Newton's method is written behind it, which changes nothing in its value,
-and of which the derivative is that of the exact answer.
+A decomposition computes its matrix, as printing does. What comes of it is a constant that says
+itself what its gradient is: by a formula of how it changes with the matrix, written in tensors and
+in the results themselves. So the formula has a derivative too, and so on.
 """
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from impl.dtypes import dtypes
+from impl.effects import Placeholder
 from impl.errors import ArgumentError, DTypeError, ShapeError
+from impl.gradient import Custom, compute_gradients, nodes
+from impl.gradient.custom import with_gradient
+from impl.ir import UOp
 from impl.tensor.losses import Losses
 from impl.tensor.namespaces import LINALG, Namespace
 
@@ -54,6 +59,33 @@ class Lstsq(NamedTuple):
     residuals: Any
     rank: Any
     singular_values: Any
+
+
+#: (inputs, changes of the inputs, results) -> changes of the results; linear in the changes.
+Change = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
+
+
+def following(inputs: Sequence[Any], constants: Sequence[Any], change: Change) -> list[Any]:
+    """Results of the host, with the gradients of what was computed from the inputs.
+
+    `change` says how each result changes with the inputs. It is made of tensors, of the results
+    too, so it can be differentiated itself. It must be a function of its arguments alone.
+    """
+    values = tuple(each.uop for each in inputs)  # now: an input may be written to later
+
+    def pull(number: int, gradient: UOp) -> list[UOp | None]:
+        # r[impl tensor.linalg.slope+2]: the results again, which have gradients of their own
+        given = [each._wrap(value) for each, value in zip(inputs, values, strict=True)]
+        places = [Placeholder(each.device, each.dtype, each.shape).leaf(each.shape)
+                  for each in given]
+        small = [each._wrap(place) for each, place in zip(given, places, strict=True)]
+        part = change(given, small, following(given, constants, change))[number].uop
+        bits = functools.reduce(int.__or__, (place.reads for place in places))
+        # What is linear in the changes is turned round by its own gradient.
+        found = compute_gradients({part: gradient}, places, bits)
+        return [found.get(place) for place in places]
+    return [each._wrap(with_gradient(each.uop, Custom(values, functools.partial(pull, number))))
+            for number, each in enumerate(constants)]
 
 
 class Linalg(Losses):
@@ -98,21 +130,18 @@ class Linalg(Losses):
             raise ArgumentError(name, f"of {self.shape}: {error}",
                                 "look at the matrix: .pinverse() and .lstsq() take any") from error
 
-    def _slope(self) -> Self:
-        """Zeros, through which gradients flow to this tensor.
-
-        Written before the tensor is computed: afterwards it is memory for whoever has no other
-        variable that holds it.
-        """
-        return self - self.detach()
+    def _variable(self) -> Self:
+        """A float tensor of the same value, for formulas; the other one may be written to."""
+        return self._wrap(nodes.cast(self.uop, self._result_float()))
 
     # Inverses and determinants
 
     def inverse(self) -> Self:
         """The inverse of each matrix."""
-        d = self.cast(self._result_float())._slope()
+        x = self._variable()
         found = self._host(self._called("inverse", np.linalg.inv, self._matrices("inverse")))
-        return found - found @ d @ found  # r[impl tensor.linalg.slope]
+        result: Self = following([x], [found], lambda _, d, y: [-(y[0] @ d[0] @ y[0])])[0]
+        return result
 
     def pinverse(self, rcond: float | None = None, atol: Any = None, rtol: Any = None,
                  hermitian: bool = False) -> Self:
@@ -120,19 +149,24 @@ class Linalg(Losses):
 
         Singular values up to a limit count as 0: `atol`, or `rtol` (or rcond) times the greatest.
         """
-        d = self._slope()
+        x = self._variable()
         array = self._matrices("pinverse", False)
         if hermitian:
             array = np.tril(array) + np.tril(array, -1).swapaxes(-1, -2)
-            d = (d + d.mT) * 0.5
         u, s, vh = np.linalg.svd(array, full_matrices=False)
         limit = self._least_value(s, atol, rcond if rtol is None else rtol)
         kept = np.where(s > limit, 1 / np.where(s == 0, 1, s), 0)
         p = self._host((vh.swapaxes(-1, -2) * kept[..., None, :]) @ u.swapaxes(-1, -2))
-        left = self._host(array) @ p
-        right, one = p @ self._host(array), self._eye
-        into = (one(right) - right) @ d.mT @ p.mT @ p + p @ p.mT @ d.mT @ (one(left) - left)
-        return p - p @ d @ p + into
+
+        def change(given: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
+            (x,), (d,), (p,) = given, changes, y
+            if hermitian:
+                x, d = x.tril() + x.tril(-1).mT, (d + d.mT) * 0.5
+            left, right = x @ p, p @ x
+            return [(x._eye(right) - right) @ d.mT @ p.mT @ p - p @ d @ p
+                    + p @ p.mT @ d.mT @ (x._eye(left) - left)]
+        result: Self = following([x], [p], change)[0]
+        return result
 
     def _least_value(self, sizes: np.ndarray, atol: Any, rtol: Any) -> np.ndarray:
         """Up to where a singular value counts as none."""
@@ -150,20 +184,28 @@ class Linalg(Losses):
         return self._host(np.eye(like.shape[-1]))
 
     def det(self) -> Self:
-        """The determinant of each matrix; its gradient needs one that can be inverted."""
-        d = self._slope()
+        """The determinant of each matrix; a second derivative needs one that can be inverted."""
+        x = self._variable()
         array = self._matrices("det")
-        found = self._host(np.linalg.det(array))
-        return found + (self._host(_cofactors(array)) * d).sum((-2, -1))
+
+        def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
+            (d,), (size, cofactors) = changes, y
+            grown = (cofactors * d).sum((-2, -1))
+            wide = (slice(None),) * len(size.shape) + (None, None)
+            return [grown, (cofactors * grown[wide] - cofactors @ d.mT @ cofactors) / size[wide]]
+        result: Self = following([x], [self._host(np.linalg.det(array)),
+                                       self._host(_cofactors(array))], change)[0]
+        return result
 
     def slogdet(self) -> Slogdet:
         """The sign of the determinant of each matrix, and the logarithm of its size."""
-        d = self._slope()
+        x = self._variable()
         array = self._matrices("slogdet")
         sign, size = np.linalg.slogdet(array)
         inverse = self._host(_inverse_or_nan(array))
-        slope = (inverse.mT * d).sum((-2, -1))
-        return Slogdet(self._host(sign), self._host(size) + slope)
+        found = following([x], [self._host(size), inverse], lambda _, d, y: [
+            (y[1].mT * d[0]).sum((-2, -1)), -(y[1] @ d[0] @ y[1])])[0]
+        return Slogdet(self._host(sign), found)
 
     def logdet(self) -> Self:
         """The logarithm of the determinant; NaN where that is negative."""
@@ -175,14 +217,16 @@ class Linalg(Losses):
         """The x of self @ x = other; `left=False`: of x @ self = other."""
         if not left:
             return self.mT.solve(other.mT).mT
-        d, e = self._slope(), other._slope()
-        array, right = self._matrices("solve"), other.known("solve", "solve before").astype(float)
         vector = len(other.shape) == 1 or other.shape == self.shape[:-1]
+        x, e = self._variable(), other._variable()
+        e = e.unsqueeze(-1) if vector else e
+        array, right = self._matrices("solve"), other.known("solve", "solve before").astype(float)
         inverse = self._host(self._called("solve", np.linalg.inv, array))
         columns = right[..., None] if vector else right
         found = self._host(self._called("solve", np.linalg.solve, array, columns))
-        x = found + inverse @ ((e.unsqueeze(-1) if vector else e) - d @ found)
-        return x.squeeze(-1) if vector else x
+        result: Self = following([x, e], [found, inverse], lambda _, d, y: [
+            y[1] @ (d[1] - d[0] @ y[0]), -(y[1] @ d[0] @ y[1])])[0]
+        return result.squeeze(-1) if vector else result
 
     def lstsq(self, other: Self, rcond: float | None = None) -> Lstsq:
         """The x for which self @ x is nearest to other, the smallest such x."""
@@ -200,16 +244,18 @@ class Linalg(Losses):
 
     def cholesky(self, upper: bool = False) -> Self:
         """The lower triangle whose product with its transpose is a positive matrix."""
-        d = self._slope()
+        x = self._variable()
         array = self._matrices("cholesky")
         low = self._host(self._called("cholesky", np.linalg.cholesky, array))
         inverse = self._host(_inverse_or_nan(low.numpy().astype(np.float64)))
-        inner = inverse @ ((d + d.mT) * 0.5) @ inverse.mT
-        found = low + low @ (inner.tril(-1) + self._diagonal_part(inner) * 0.5)
-        return found.mT if upper else found
 
-    def _diagonal_part(self, x: Self) -> Self:
-        return x * self._eye(x)
+        def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
+            (d,), (low, inverse) = changes, y
+            inner = inverse @ ((d + d.mT) * 0.5) @ inverse.mT
+            half = inner.tril(-1) + inner * inner._eye(inner) * 0.5
+            return [low @ half, -(half @ inverse)]
+        found: Self = following([x], [low, inverse], change)[0]
+        return found.mT if upper else found
 
     def cholesky_inverse(self, upper: bool = False) -> Self:
         """The inverse of the matrix of which this is the triangle of Cholesky."""
@@ -230,7 +276,7 @@ class Linalg(Losses):
 
     def qr(self, mode: str = "reduced") -> QR:
         """Orthogonal columns and a triangle, whose product is the matrix."""
-        d = self._slope()
+        x = self._variable()
         array = self._matrices("qr", False)
         rows, columns = self.shape[-2:]
         if mode == "r":
@@ -238,27 +284,32 @@ class Linalg(Losses):
         parts = np.linalg.qr(array, "complete" if mode == "complete" else "reduced")
         q, r = (self._host(one) for one in parts)
         if rows < columns or mode == "complete" and rows > columns:
-            return QR(q + _unknown(d), r + _unknown(d))
+            return QR(*following([x], [q, r], _unknown))
         inverse = self._host(_inverse_or_nan(r.numpy().astype(np.float64)))
-        inner = q.mT @ d @ inverse
-        low = inner.tril(-1)
-        turn = low - low.mT
-        return QR(q + q @ turn + (d @ inverse - q @ inner), r + (inner - turn) @ r)
+
+        def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
+            (d,), (q, r, inverse) = changes, y
+            inner = q.mT @ d @ inverse
+            low = inner.tril(-1)
+            turn = low - low.mT
+            upper = inner - turn
+            return [q @ turn + (d @ inverse - q @ inner), upper @ r, -(inverse @ upper)]
+        return QR(*following([x], [q, r, inverse], change)[:2])
 
     def eigh(self, UPLO: str = "L") -> Eigh:  # noqa: N803
         """Eigenvalues and vectors of a symmetric matrix, of which one triangle is read.
 
         The gradient is symmetric, as in PyTorch: both triangles are taken to change together.
         """
-        d = self._slope()
-        array = self._matrices("eigh")
-        values, vectors = self._called("eigh", np.linalg.eigh, array, UPLO=UPLO)
-        v = self._host(vectors)
-        inner = v.mT @ ((d + d.mT) * 0.5) @ v
-        gaps = values[..., None, :] - values[..., :, None]
-        with np.errstate(divide="ignore"):
-            factor = self._host(np.where(gaps == 0, 0.0, 1 / gaps))
-        return Eigh(self._host(values) + inner.diagonal(0, -2, -1), v + v @ (factor * inner))
+        x = self._variable()
+        values, vectors = self._called("eigh", np.linalg.eigh, self._matrices("eigh"), UPLO=UPLO)
+
+        def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
+            (d,), (values, v) = changes, y
+            inner = v.mT @ ((d + d.mT) * 0.5) @ v
+            gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+            return [inner.diagonal(0, -2, -1), v @ (_inverse_or_zero(gaps) * inner)]
+        return Eigh(*following([x], [self._host(values), self._host(vectors)], change))
 
     def eigvalsh(self, UPLO: str = "L") -> Self:  # noqa: N803
         """The eigenvalues of a symmetric matrix, in ascending order."""
@@ -276,27 +327,13 @@ class Linalg(Losses):
 
     def svd_full(self, full_matrices: bool = True) -> SVD:
         """U, S and the transpose of V, of which U * S @ Vh is the matrix."""
-        d = self._slope()
+        x = self._variable()
         array = self._matrices("svd", False)
         left, size, right = self._called("svd", np.linalg.svd, array, full_matrices=full_matrices)
         count = size.shape[-1]
-        u, s, vh = (self._host(one) for one in (left[..., :count], size, right[..., :count, :]))
-        inner = u.mT @ d @ vh.mT
-        gaps = size[..., None, :] ** 2 - size[..., :, None] ** 2
-        with np.errstate(divide="ignore"):
-            factor = self._host(np.where(gaps == 0, 0.0, 1 / gaps))
-            small = self._host(np.where(size == 0, 0.0, 1 / size))
-        wide = s.unsqueeze(-2)
-        skew = inner * wide
-        du = u @ (factor * (skew + skew.mT))
-        rest = d @ vh.mT
-        du = du + (rest - u @ (u.mT @ rest)) * small.unsqueeze(-2)
-        skew = s.unsqueeze(-1) * inner
-        dv = vh.mT @ (factor * (skew + skew.mT))
-        rest = d.mT @ u
-        dv = dv + (rest - vh.mT @ (vh @ rest)) * small.unsqueeze(-2)
-        values = s + inner.diagonal(0, -2, -1)
-        one, two = u + du, vh + dv.mT
+        first, second = left[..., :count], right[..., :count, :]
+        one, values, two = following(
+            [x], [self._host(part) for part in (first, size, second)], _change_of_svd)
         if full_matrices and max(left.shape[-1], right.shape[-2]) > count:
             one = one.cat(self._host(left[..., count:]), dim=-1)
             two = two.cat(self._host(right[..., count:, :]), dim=-2)
@@ -400,22 +437,50 @@ class Linalg(Losses):
 
         Without pivots there is no permutation, and digits are lost.
         """
-        d = self._slope()
+        x = self._variable()
         array = self._matrices("lu", False)
         flat = array.reshape(-1, *array.shape[-2:])
         parts = [_lu(one, pivot) for one in flat]
         p, low, up = (self._host(np.stack([one[k] for one in parts]).reshape(
             *array.shape[:-2], *parts[0][k].shape)) for k in range(3))
         if self.shape[-1] != self.shape[-2]:
-            return p, low + _unknown(d), up + _unknown(d)
-        inner = self._host(_inverse_or_nan(low.numpy().astype(float))) @ p.mT @ d \
-            @ self._host(_inverse_or_nan(up.numpy().astype(float)))
-        return p, low + low @ inner.tril(-1), up + inner.triu() @ up
+            return p, *following([x], [low, up], _unknown)
+        inverses = [self._host(_inverse_or_nan(one.numpy().astype(float))) for one in (low, up)]
+
+        def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
+            (d,), (low, up, before, behind) = changes, y
+            inner = before @ p.mT @ d @ behind
+            strict, upper = inner.tril(-1), inner.triu()
+            return [low @ strict, upper @ up, -(strict @ before), -(behind @ upper)]
+        return p, *following([x], [low, up, *inverses], change)[:2]
 
 
-def _unknown(d: Any) -> Any:
-    """0, of which the gradient is NaN: of a form for which there is no formula here."""
-    return d.square().sum().sqrt()
+def _unknown(_: Sequence[Any], changes: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """NaN: of a form for which there is no formula here."""
+    return [(changes[0].sum() * math.nan).expand(each.shape) for each in results]
+
+
+def _change_of_svd(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
+    """How the parts of a matrix change with it; vectors of values that are equal do not turn."""
+    (d,), (u, s, vh) = changes, y
+    inner = u.mT @ d @ vh.mT
+    squares = s * s
+    factor = _inverse_or_zero(squares.unsqueeze(-2) - squares.unsqueeze(-1))
+    wide, small = s.unsqueeze(-2), _inverse_or_zero(s).unsqueeze(-2)
+    skew = inner * wide
+    du = u @ (factor * (skew + skew.mT))
+    rest = d @ vh.mT
+    du = du + (rest - u @ (u.mT @ rest)) * small
+    skew = s.unsqueeze(-1) * inner
+    dv = vh.mT @ (factor * (skew + skew.mT))
+    rest = d.mT @ u
+    dv = dv + (rest - vh.mT @ (vh @ rest)) * small
+    return [du, inner.diagonal(0, -2, -1), dv.mT]
+
+
+def _inverse_or_zero(x: Any) -> Any:
+    """1 / x, and 0 where x is 0."""
+    return (x == 0).where(0.0, 1 / (x == 0).where(1.0, x))
 
 
 def _inverse_or_nan(array: np.ndarray) -> np.ndarray:

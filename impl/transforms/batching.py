@@ -16,6 +16,7 @@ from impl.dtypes import dtypes
 from impl.effects import Placeholder
 from impl.errors import ArgumentError, AxisError, GraphError, ShapeError
 from impl.gradient import Custom, below, nodes
+from impl.gradient.custom import with_gradient
 from impl.gradient.loops import params_of, stored
 from impl.gradient.nodes import shape_of, where
 from impl.gradient.substitution import overwritten, substituted
@@ -122,7 +123,7 @@ class Batch:
                 nodes.reduce(Ops.ADD, part, (0,)), shape_of(each))
                 for part, each in zip(parts, custom.inputs, strict=True)]
         inputs = tuple(self.known.get(each, each) for each in custom.inputs)
-        return UOp(Ops.DETACH, node.dtype, (self.whole(node.src[0]),), None, Custom(inputs, pull))
+        return with_gradient(self.whole(node.src[0]), Custom(inputs, pull))
 
     # Random numbers
 

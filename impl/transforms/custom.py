@@ -10,7 +10,7 @@ from typing import Any
 from impl.errors import ArgumentError
 from impl.gradient import Custom, below, compute_gradients, nodes, parts_of, sources_of
 from impl.gradient.custom import with_gradient
-from impl.gradient.substitution import overwritten, substituted
+from impl.gradient.substitution import overwritten, renamed_custom, substituted
 from impl.ir import Ops, UOp
 from impl.tensor.random import generator
 from impl.transforms.tracing import looked_at, variable
@@ -136,10 +136,10 @@ def checkpoint(function: Callable[..., Any],
         inner = [variable(tensor) for tensor in tree.leaves]
         variables = [tensor.uop for tensor in inner]  # the function may write to its arguments
         mine, named = tree.filled(inner)
-        with looked_at():
+        with looked_at() as kept:
             results = Tree(function(*mine, **named), numbers=True)
         region = _Region(variables, [t.uop for t in tree.leaves],
-                         [result.uop for result in results.leaves], policy)
+                         [result.uop for result in results.leaves], policy, kept)
         made = [result._wrap(node) for result, node in zip(results.leaves, region.results(),
                                                            strict=True)]
         return results.filled(made)
@@ -154,7 +154,8 @@ class _Region:
     """
 
     def __init__(self, variables: Sequence[UOp], given: Sequence[UOp], roots: Sequence[UOp],
-                 policy: Callable[[UOp], bool]) -> None:
+                 policy: Callable[[UOp], bool], kept: list[UOp]) -> None:
+        self.kept = kept  # expressions of what was looked at: the gradient goes through them
         self.variables, self.given, self.roots, self.policy = variables, given, roots, policy
         self.back = dict(zip(variables, given, strict=True))
         self.inside: dict[UOp, None] = {}
@@ -210,6 +211,9 @@ class _Region:
         if node.op is Ops.BUFFER:
             expression = sources_of(node)[0]
             return copies[expression]
+        if node.op is Ops.DETACH and node.tag is not None:  # r[impl transforms.custom.said]
+            return with_gradient(copies.get(node.src[0], node.src[0]),
+                                 renamed_custom(node.tag, copies, copies))
         return UOp(node.op, node.dtype, tuple(copies.get(each, each) for each in node.src),
                    node.arg, node.tag)
 

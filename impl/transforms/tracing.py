@@ -47,4 +47,4 @@ def looked_at() -> Iterator[list[UOp]]:
     try:
         yield kept
     finally:
-        keeping.remove(kept)
+        keeping[:] = [each for each in keeping if each is not kept]  # equal ones may be others
