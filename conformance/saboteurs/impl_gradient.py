@@ -188,6 +188,13 @@ class LooksEndTheWay(Edit):
     old, new = "return computed  # r[impl gradient.realized.keeps]", "return node"
 
 
+class WhatIsComputedBesidesIsForgotten(Edit):
+    rule = "gradient.realized.keeps"
+    description = "a tensor that is computed because others overwrite what it reads is a leaf"
+    file = "impl/realize/run.py"
+    old, new = "holder.hold(leaf)", "holder.uop = leaf"
+
+
 class ReadsWhatIsThereNow(Edit):
     rule = "gradient.realized.overwritten"
     description = "a gradient reads memory that was overwritten since"

@@ -97,9 +97,16 @@ class OperationsSayIt(Edit):
     rule = "transforms.custom.said"
     description = "a gradient of one's own is that of the operations, once there are many examples"
     file = "impl/transforms/batching.py"
-    old = "return UOp(Ops.DETACH, node.dtype, (self.whole(node.src[0]),), None, " \
-        "Custom(inputs, pull))"
+    old = "return with_gradient(self.whole(node.src[0]), Custom(inputs, pull))"
     new = "return self.whole(node.src[0])"
+
+
+class CheckpointsForgetWhatIsSaid(Edit):
+    rule = "transforms.custom.said"
+    description = "the copy in a checkpoint keeps the gradient that is said of the original"
+    file = "impl/transforms/custom.py"
+    old, new = "renamed_custom(node.tag, copies, copies))", "node.tag)"
+    first = "test_checkpoints_keep_what_is_said_of_gradients"
 
 
 class HalvesTheWrongWay(Edit):

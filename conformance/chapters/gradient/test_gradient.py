@@ -372,6 +372,21 @@ def test_a_value_that_was_looked_at_still_has_a_gradient() -> None:
     assert w.grad is not None and w.grad.tolist() == [21, 31]
 
 
+@verifies("gradient.realized.keeps")
+@pytest.mark.parametrize("place", ["CPU", "mesh"])
+@pytest.mark.parametrize("look", [lambda y: y.sum().item(), Tensor.realize, Tensor.numpy, repr])
+def test_looking_changes_no_gradient_of_what_was_made(look: Callable[[Tensor], Any],
+                                                      place: str) -> None:
+    """The parameter is an expression itself: to look at one value computes it, and others too."""
+    made = Tensor([1.0, 2.0])
+    made = made.shard(("CPU:0", "CPU:1"), 0) + 1 if place == "mesh" else made + 1
+    w = made.requires_grad_()
+    y = w * w
+    look(y)
+    (y.sum() + w.sum()).backward()
+    assert w.grad is not None and w.grad.tolist() == [5, 7]
+
+
 @verifies("gradient.realized.overwritten")
 def test_a_gradient_that_needs_overwritten_memory_is_refused() -> None:
     w, state = Tensor([2.0, 3.0], requires_grad=True), Tensor([1.0, 2.0]).realize()

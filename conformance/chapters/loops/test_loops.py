@@ -229,6 +229,12 @@ def test_the_change_is_that_of_the_steps() -> None:
         close(change, np.cos(H) * H * H if pred else 2 * H * H)
 
 
+@verifies("loops.value.equal")
+def test_a_condition_has_one_element() -> None:
+    for condition in (True, Tensor(True), Tensor([True]), Tensor([[1.0]]) > 0):
+        assert func.cond(condition, lambda x: x, lambda x: x * 2, Tensor([1.0])).tolist() == [1]
+
+
 @verifies("loops.arguments.refused")
 def test_what_does_not_fit_is_refused() -> None:
     x = Tensor(H)

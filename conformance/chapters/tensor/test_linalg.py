@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, TinyJit
+from impl import Tensor, TinyJit, func
 from impl.errors import ArgumentError, ShapeError
 
 random = np.random.default_rng(0)
@@ -73,7 +73,7 @@ def test_values(name: str) -> None:
                        abs(theirs(x)) if name == "qr" else theirs(x), atol=1e-9)
 
 
-@verifies("tensor.linalg.slope")
+@verifies("tensor.linalg.slope+2")
 @pytest.mark.parametrize("name", CASES)
 def test_slopes(name: str) -> None:
     """Along a line a weighted sum of the results grows as the gradient says."""
@@ -85,6 +85,38 @@ def test_slopes(name: str) -> None:
     slope = ((found * weight).sum().gradient(tensor)[0] * exact(way)).sum().item()
     there, back = ((ours(exact(x + step * way)) * weight).sum().item() for step in (1e-5, -1e-5))
     assert abs((there - back) / 2e-5 - slope) < 1e-4 * max(1, abs(slope))
+
+
+@verifies("tensor.linalg.slope+2")
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("columns", "chain")])
+def test_slopes_have_slopes(name: str) -> None:
+    """Along a line the gradient changes as its own gradient says."""
+    ours, _, x = CASES[name]
+    x, way = x[:1], random.standard_normal(x[:1].shape)
+    if name == "right side" or name.startswith("solve"):
+        x, way = CASES[name][2], random.standard_normal(CASES[name][2].shape)
+
+    def slope(tensor: Tensor) -> Tensor:
+        return (ours(tensor).square().sum().gradient(tensor)[0] * exact(way)).sum()
+    tensor = exact(x).requires_grad_()
+    curve = (slope(tensor).gradient(tensor)[0] * exact(way)).sum().item()
+    there, back = (slope(exact(x + step * way)).item() for step in (1e-5, -1e-5))
+    assert abs((there - back) / 2e-5 - curve) < 1e-4 * max(1, abs(curve))
+
+
+@verifies("tensor.linalg.slope+2")
+def test_slopes_under_transforms() -> None:
+    x = exact(SQUARE[0])
+    matrix = np.linalg.inv(SQUARE[0])
+    wanted = np.einsum("ai,jk,lb->aijklb", matrix, matrix, matrix)
+    wanted = wanted.sum((0, -1))
+    wanted = wanted + wanted.transpose(2, 3, 0, 1)
+    assert np.allclose(func.hessian(lambda y: y.inverse().sum())(x).numpy(), wanted)
+    for axis in (None, 0):
+        spread = x.shard(("CPU:0", "CPU:1"), axis).requires_grad_()
+        (spread.inverse().sum() * 10 + spread.sum()).backward()
+        assert spread.grad is not None
+        assert np.allclose(spread.grad.numpy(), 1 - 10 * (matrix.T @ np.ones((3, 3)) @ matrix.T))
 
 
 @verifies("tensor.linalg.host")

@@ -313,6 +313,40 @@ def _products(tensors: list[Tensor]) -> int:
     return sum(func.Policies.dots(node) and len(node.src[0].shape or ()) == 3 for node in nodes)
 
 
+@verifies("transforms.derivative.argument")
+def test_an_argument_that_was_looked_at_is_not_what_has_its_value() -> None:
+    x = Tensor([2.0, 3.0]).realize()
+
+    def product(inner: Tensor) -> Tensor:
+        inner.numpy()
+        return (inner * x).sum()
+    assert func.grad(product)(x).tolist() == [2, 3]
+
+
+@verifies("transforms.values.looked")
+def test_a_checkpoint_may_look_at_values() -> None:
+    x = Tensor([2.0, 3.0], requires_grad=True)
+
+    def looks(y: Tensor) -> Tensor:
+        return (y * y * y).realize().sum()
+    func.checkpoint(looks)(x).backward()
+    assert x.grad is not None and x.grad.tolist() == [12, 27]
+
+
+@verifies("transforms.custom.said")
+def test_checkpoints_keep_what_is_said_of_gradients() -> None:
+    @func.custom_gradient
+    def said(x: Tensor) -> Any:
+        return x * x, lambda gradient: gradient * 100
+    x = Tensor([[2.0, 1.0], [1.0, 3.0]])
+    assert func.grad(func.checkpoint(lambda y: said(y).sum()))(x).tolist() == [[100, 100]] * 2
+    twice = func.checkpoint(func.checkpoint(lambda y: (y * y).sum()))
+    assert func.grad(twice)(x).tolist() == [[4, 2], [2, 6]]
+    slope = func.grad(func.checkpoint(lambda y: y.inverse().sum()))(x)
+    inverse = np.linalg.inv(x.numpy())
+    close(slope, -inverse.T @ np.ones((2, 2)) @ inverse.T, 1e-5)
+
+
 @verifies("transforms.custom.said")
 def test_a_gradient_is_what_was_said() -> None:
     @func.custom_gradient
