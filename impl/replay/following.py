@@ -115,6 +115,10 @@ _NAMED = frozenset((
     "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
     "__dir__", "__sizeof__", "__call__", "__set_name__", "__subclasshook__", "__prepare__",
     "__replace__", "__annotate__", "__getnewargs__", "__getnewargs_ex__"))
+#: Functions of Python that make a text of what they are given.
+_SHOWING = (str, repr, format, ascii, bytes)
+#: Functions of Python that look for an attribute by its name.
+_NAMING = (getattr, hasattr, setattr, delattr, vars, dir)
 _FORMATS = ("format", "format_map")
 #: A field of a text that names an attribute.
 _FIELDS = re.compile(r"{[^{}:!]*\.")
@@ -841,12 +845,14 @@ class Following:
             for each in frozenset().union(rest, *args[:1]):
                 self.elements(each)
             return SIZES if function is len else NOTHING
-        shown = function in (str, repr, format, ascii, bytes) or \
-            getattr(function, "__module__", "") == "numpy"
+        shown = function in _SHOWING or pure.is_of_numpy(function)
         if function not in _BLIND or function is iter and len(args) > 1:
             self.call_objects([*args, *kwargs.values(), rest])
         result = self.given_away([*args, *kwargs.values(), rest], shown,
                                  calls=function not in (str, repr, hash))
+        if pure.is_of_numpy(function) and any(map(_is_of_user, result)):
+            return self.refuse(f"gives an object to {path}, which may use any method of it",
+                               "give it an array")
         frame = self.frame
         assert frame is not None
         made = frame.site((frame.line, path))
@@ -890,6 +896,16 @@ class Following:
         """Call the objects among some things that are no functions, but can be called."""
         given = frozenset().union(*values)
         for thing in given:
+            called = thing.value if isinstance(thing, Outside) else None
+            if isinstance(called, (str, type(None))):
+                continue
+            if any(called is each for each in _NAMING):
+                self.refuse(f"gives {called.__name__} to another function", "call it here")
+            elif any(called is each for each in _SHOWING):
+                self.given_away([given], True)
+            elif isinstance(called, types.BuiltinFunctionType) and not pure.is_pure(called) \
+                    and isinstance(called.__self__, (types.ModuleType, type(None))):
+                self.not_followed(called, thing.path)
             kind = thing.kind if isinstance(thing, Created) else \
                 type(thing.value) if isinstance(thing, Outside) else None
             if kind is None or pure.is_own(kind) or thing in self.active or issubclass(kind, type):
@@ -986,6 +1002,8 @@ class Following:
                                "call it outside of the function")
         if isinstance(owner, Created):
             self.put(owner.contents, given)
+            if name not in ("append", "appendleft", "insert"):  # compared, or gone through
+                self.given_away([given, frozenset(owner.contents)], calls=False)
             inner = self.given_away([given]) if name in ("sort", "__init__", "map") else NOTHING
             return frozenset(owner.contents) | {owner} | inner
         return NOTHING
@@ -1157,6 +1175,14 @@ class Following:
             frame.states[offset] = found
             self.changed = True
             self.stamp += 1
+
+
+def _is_of_user(thing: Any) -> bool:
+    """Whether it is an object of a user's class, and none of Python's containers."""
+    kind = thing.kind if isinstance(thing, Created) else \
+        type(thing.value) if isinstance(thing, Outside) else None
+    return kind is not None and pure.is_open(kind) and not pure.is_own(kind) and not issubclass(
+        kind, (type, enum.Enum, *pure.PLAIN, *pure.CONTAINERS))
 
 
 def _computes(found: Any) -> bool:

@@ -86,6 +86,12 @@ def is_pure(function: Any) -> bool:
     return isinstance(function, type) and issubclass(function, BaseException)
 
 
+def is_of_numpy(function: Any) -> bool:
+    """Whether NumPy has it: a function, a ufunc or a class."""
+    home = getattr(function, "__module__", None) or type(function).__module__
+    return home.partition(".")[0] == "numpy"
+
+
 def is_plain(value: Any) -> bool:
     """Whether a value is a number, a text or the like, of no class of a user."""
     return isinstance(value, PLAIN) and not isinstance(value, np.void) \

@@ -288,6 +288,13 @@ _STATES = [
     # what calls for others
     ("x * list(map(q, [1]))[0]", "class Q:\n  n = 1\n  def __call__(s, v): return s.n\nq = Q()",
      "q.n = 5"),
+    *((body, "class Q:\n  n = 1\n  def __str__(s): return s.n * 'a'\n"
+       "  def sum(s, **k): return s.n\nq = Q()", "q.n = 5") for body in (
+           "x * [*map(getattr, [q], ['n'])][0]", "x * len([*map(str, [q])][0])",
+           "x * float(np.sum(q))")),
+    ("x * pick()", "class Q:\n  n = k = 1\n  def __lt__(s, o): return s.n < o.n\n"
+     "q = Q(); p = Q(); p.n = 2; p.k = 9\n"
+     "def pick():\n  parts = [q, p]; parts.sort()\n  return parts[0].k", "q.n = 5"),
     ("x * operator.attrgetter('a')(q)", "import operator\nclass Q: a = 1\nq = Q()", "q.a = 5"),
     ("x * float(u(1))", "V = [1]; u = np.frompyfunc(lambda a: V[0], 1, 1)", "V[0] = 5"),
     ("x * m.a", "import types\nm = types.ModuleType('m'); V = [1]\ndef ask(name): return V[0]\n"
