@@ -86,6 +86,13 @@ class CopiesAreTheOriginal(Edit):
         '**{e: self.back.get(e, e) for e in self.inputs}}'
 
 
+class GradientsAreOfTheOriginal(Edit):
+    rule = "transforms.checkpoint.again"
+    description = "a gradient of one's own in a checkpointed function is for the original's nodes"
+    file = "impl/transforms/custom.py"
+    old, new = "renamed_custom(node.tag, copies, copies)", "node.tag"
+
+
 class KeepsNothing(Edit):
     rule = "transforms.checkpoint.again"
     description = "what a policy keeps is computed again"

@@ -220,7 +220,7 @@ class _Region:
 
 def _kept(value: UOp, again: UOp) -> UOp:
     """A value that is kept, with the gradient of a copy that is not computed for it."""
-    sources = tuple(dict.fromkeys(each for each in again.src if each.dtype.kind == "f"))
+    sources = tuple(dict.fromkeys(s for s in sources_of(again) if s.dtype.kind == "f"))
 
     def pull(gradient: UOp) -> list[UOp | None]:
         found: dict[UOp, UOp] = {}

@@ -11,7 +11,8 @@ import pytest
 
 from conformance.generators.functions import OPERATIONS, drawn
 from conformance.trace import verifies
-from impl import Context, Tensor, TinyJit, Variable, func
+from impl import Context, Ops, Tensor, TinyJit, Variable, func
+from impl.custom import loop
 from impl.errors import ArgumentError, AxisError, DTypeError, ShapeError, TraceError
 
 POINT = np.array([[0.3, 1.7, -0.6], [2.2, -1.1, 0.9]])
@@ -255,6 +256,39 @@ def test_a_checkpoint_computes_again() -> None:
     assert func.grad(func.grad(lambda y: func.checkpoint(lambda z: z ** 3)(y)))(2.0).item() == 12
     two = func.vmap(func.grad(lambda y: func.checkpoint(lambda z: z ** 3)(y)))
     assert two(Tensor([2.0, 3.0])).tolist() == [12, 27]
+
+
+@func.custom_gradient
+def seventh(x: Tensor, y: Tensor) -> Any:
+    return x * y, lambda gradient: (gradient * y * 7, gradient * x)
+
+
+def doubled(x: Tensor, y: Tensor) -> Tensor:
+    def double(out: Any, given: Any) -> Any:
+        i = loop(2)
+        return out[i].store(given[i] * 2).end(i).sink()
+    return Tensor.custom_kernel(Tensor.empty(2), x, fxn=double, grad_fxn=lambda slopes, tensors,
+                                results: [None, slopes[0] * 5])[0] * y
+
+
+def checkpointed(x: Tensor, y: Tensor) -> Tensor:
+    return func.checkpoint(lambda z: z.sin() * y)(x * 2)
+
+
+@verifies("transforms.checkpoint.again")
+@pytest.mark.parametrize("inside", [seventh, doubled, checkpointed])
+@pytest.mark.parametrize("policy", [func.Policies.nothing, func.Policies.everything,
+                                    lambda node: node.op is Ops.DETACH])
+def test_a_checkpoint_keeps_the_gradients_that_were_said(
+        inside: Callable[[Tensor, Tensor], Tensor], policy: Callable[[Any], bool]) -> None:
+    def total(x: Tensor, y: Tensor) -> Tensor:
+        return (inside(x * 3, y).tanh() * x).sum()
+    x, y = Tensor([0.2, -0.1]), Tensor([0.3, 0.4])
+    wanted = func.grad(total, (0, 1))(x, y)
+    found = func.grad(func.checkpoint(total, policy), (0, 1))(x, y)
+    assert np.abs(wanted[0].numpy()).min() > 0.1
+    for mine, other in zip(found, wanted, strict=True):
+        close(mine, other.numpy(), 1e-6)
 
 
 @verifies("transforms.checkpoint.within")
