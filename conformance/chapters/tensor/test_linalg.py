@@ -139,6 +139,23 @@ def test_parts_give_the_matrix_again() -> None:
 
 
 @verifies("tensor.linalg.host")
+def test_singular_matrices_have_values_where_numpy_has_them() -> None:
+    """What has no slope has a value all the same; beside it the other matrices have both."""
+    x = exact(np.array([[[1, 2], [2, 4]], [[2, 1], [1, 3]]])).requires_grad_()
+    sign, size = Tensor.linalg.slogdet(x)
+    assert sign.tolist() == [0, 1] and size.tolist() == [-np.inf, pytest.approx(np.log(5))]
+    assert x.logdet().tolist() == size.tolist()
+    slope = size[1].gradient(x)[0].numpy()
+    assert np.allclose(slope[1], [[.6, -.2], [-.2, .4]])
+    assert not np.isfinite(size.sum().gradient(x)[0].numpy()[0]).all()
+    for shape in ((3, 2), (2, 2), (2, 3)):
+        zeros = exact(np.zeros(shape))
+        (q, r), (p, low, up) = zeros.qr(), zeros.lu()
+        assert np.allclose((q.mT @ q).numpy(), np.eye(2)) and not r.numpy().any()
+        assert np.allclose((p @ low @ up).numpy(), 0)
+
+
+@verifies("tensor.linalg.host")
 def test_what_cannot_be_done_is_told() -> None:
     with pytest.raises(ArgumentError, match="inverse: of .3, 3.: Singular matrix"):
         Tensor(np.zeros((3, 3))).inverse()
