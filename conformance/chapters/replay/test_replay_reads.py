@@ -276,10 +276,15 @@ _STATES = [
     *((body, "b = bytearray([1]); m = memoryview(b)", "b[0] = 5") for body in (
         "x * b[0]", "x * m[0]", "x * sum(b)", "x * 2 if 5 in b else x", "x * bytes(m)[0]")),
     ("x * float(a.sum())", "class S(np.ndarray): pass\na = np.ones(2).view(S)", "a[0] = 5"),
+    *(("x * float(a.sum())", f"import tempfile\na = {made}", "a[...] = 5") for made in (
+        "np.ma.array([1.0])", "np.ones((1, 1)).view(np.matrix)",
+        "np.rec.array(np.ones(1))",
+        "np.memmap(tempfile.TemporaryFile(), np.float32, 'w+', shape=(2,))")),
     ("x * float(v['f'])", "a = np.ones(2, [('f', 'f4')]); v = a[0]", "v['f'] = 5"),
     ("x * 2 if a.flags.writeable else x", "a = np.ones(2)", "a.flags.writeable = False"),
     ("x * E.A.value", "import enum\nclass E(enum.Enum): A = 1", "E.A._value_ = 5"),
-    ("x * d.k", "class D(int): pass\nd = D(3); d.k = 1", "d.k = 5"),
+    *(("x * d.k", f"class D({kind}): pass\nd = D(3); d.k = 1", "d.k = 5")
+      for kind in ("int", "float", "str", "complex")),
     # texts
     *((body, "class Q:\n  n = '1'\n  def __str__(s): return s.n\nq = Q(); t = '{.n}'",
        "q.n = '222'") for body in (
