@@ -164,8 +164,7 @@ class TransformerEncoderLayer(_TransformerLayer):
     def forward(self, src: Tensor, src_mask: Tensor | None = None,
                 src_key_padding_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         def attended(x: Tensor) -> Tensor:
-            seen = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask,
-                                  is_causal=is_causal)[0]
+            seen = self.self_attn(x, x, x, src_key_padding_mask, False, src_mask)[0]
             result: Tensor = self.dropout1(seen)
             return result
         x = self._beside(src, self.norm1, attended)
@@ -191,14 +190,13 @@ class TransformerDecoderLayer(_TransformerLayer):
                 memory_key_padding_mask: Tensor | None = None, tgt_is_causal: bool = False,
                 memory_is_causal: bool = False) -> Tensor:
         def to_itself(x: Tensor) -> Tensor:
-            seen = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask,
-                                  is_causal=tgt_is_causal)[0]
+            seen = self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask)[0]
             result: Tensor = self.dropout1(seen)
             return result
 
         def to_memory(x: Tensor) -> Tensor:
             seen = self.multihead_attn(x, memory, memory, memory_key_padding_mask, False,
-                                       memory_mask, is_causal=memory_is_causal)[0]
+                                       memory_mask)[0]
             result: Tensor = self.dropout2(seen)
             return result
         x = self._beside(tgt, self.norm1, to_itself)
@@ -227,7 +225,7 @@ class TransformerEncoder(Module):
                 src_key_padding_mask: Tensor | None = None,
                 is_causal: bool | None = None) -> Tensor:
         for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask, is_causal=bool(is_causal))
+            src = layer(src, mask, src_key_padding_mask)
         return src if self.norm is None else self.norm(src)
 
 

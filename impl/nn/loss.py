@@ -5,9 +5,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from impl.errors import ShapeError
 from impl.nn.methods import Method
 from impl.nn.module import Module
 from impl.tensor import Tensor
@@ -245,49 +242,24 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_leng
 
     Args:
         log_probs: (times, batch, classes), logarithms of probabilities; without a batch, too.
-        targets: (batch, letters), the letters of each text, padded with anything; or (letters,),
-            the texts one behind the other, for which `target_lengths` is computed.
+        targets: (batch, letters), the letters of each text, padded with anything.
         input_lengths: how many times of each example count.
         target_lengths: how many letters of each.
         reduction: "mean" divides by the number of letters before it takes the mean.
         zero_infinity: a text that does not fit counts 0, and has no gradient.
-
-    Raises:
-        ShapeError: the targets are no texts of this batch.
     """
     single = log_probs.ndim == 2
     rows = log_probs.unsqueeze(1) if single else log_probs
+    letters = targets.reshape(rows.shape[1], -1).to(rows.device)
     times, lengths = (
         (one if isinstance(one, Tensor) else Tensor(one, device=rows.device)).reshape(-1)
         for one in (input_lengths, target_lengths))
-    letters = targets.unsqueeze(0) if single and targets.ndim == 1 else \
-        _texts(targets, rows.shape[1], lengths)
-    if letters.shape[1] == 0:
-        letters = letters.pad((0, 1))
-    loss = -_log_probability(rows, letters.to(rows.device), times, lengths, blank)
+    loss = -_log_probability(rows, letters, times, lengths, blank)
     if zero_infinity:
         loss = loss.eq(math.inf).where(0, loss)
     if reduction == "mean":
         return (loss / lengths.maximum(1)).mean()
     return loss.sum() if reduction == "sum" else loss.reshape(()) if single else loss
-
-
-def _texts(targets: Tensor, batch: int, lengths: Tensor) -> Tensor:
-    """The letters (batch, letters) of texts that may stand one behind the other."""
-    if targets.ndim != 1:
-        if targets.shape[:-1] != (batch,):
-            raise ShapeError("ctc_loss", f"targets of shape {targets.shape} for a batch of {batch}",
-                             "give (batch, letters)")
-        return targets
-    counts = lengths.known("ctc_loss", "targets of shape (batch, letters)")
-    if len(counts) != batch or counts.sum() != targets.shape[0]:
-        raise ShapeError(
-            "ctc_loss", f"{targets.shape[0]} letters one behind the other, and target_lengths "
-            f"{counts.tolist()} for a batch of {batch}", "give (batch, letters)")
-    place = np.arange(counts.max(initial=0))
-    starts = (counts.cumsum() - counts)[:, None]
-    inside = np.where(place < counts[:, None], starts + place, 0)
-    return targets[Tensor(inside.astype(np.int32), device=targets.device)]
 
 
 #: Stands for the logarithm of 0: sums of it stay finite, and so do gradients.

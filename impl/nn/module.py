@@ -55,7 +55,7 @@ class Module:
         made(cls, f"nn.{cls.__name__}")
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        layer = super().__new__(cls)
+        layer = object.__new__(cls)
         with suppress(TypeError):  # a copy is made of nothing
             made = inspect.signature(cls.__init__).bind(layer, *given, **named)
             made.apply_defaults()

@@ -126,6 +126,8 @@ _FIELDS = re.compile(r"{[^{}:!]*\.")
 _WHOLE = frozenset(("__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__",
                     "__subclasses__"))
 _SHOWN = ("__repr__", "__str__", "__format__")
+_CHANGES = ("__setitem__", "__delitem__")
+_LOOPING = ("__iter__", "__next__")
 #: Ways to look for an attribute that are those of any object.
 _GENERIC: list[Any] = [kind.__getattribute__ for kind in (
     object, tuple, list, dict, set, frozenset, types.SimpleNamespace, types.FunctionType, int,
@@ -522,23 +524,23 @@ class Following:
             found |= self.attribute(thing, name)
         return frozenset(found)  # none where there is no such attribute
 
-    def elements(self, thing: Any) -> Value:
+    def elements(self, thing: Any, loop: bool = False) -> Value:
         """What one gets by going through a thing."""
         if isinstance(thing, Created):
-            inner = self.operators(thing) if thing.kind is not None else NOTHING
+            inner = self.operators(thing, loop=loop) if thing.kind is not None else NOTHING
             return frozenset(thing.contents) | inner
         if not isinstance(thing, Outside):
             return SIZES if isinstance(thing, SizeOutcome) else NOTHING
         if thing.single:
             return NOTHING
         if thing.parts is None:
-            found = self.parts_outside(thing)
+            found = self.parts_outside(thing, loop)
             if not is_container(thing.value):
                 return found
             thing.parts = found
         return thing.parts
 
-    def parts_outside(self, thing: Outside) -> Value:
+    def parts_outside(self, thing: Outside, loop: bool) -> Value:
         """What one gets by going through an object from outside."""
         value, path = thing.value, thing.path
         if isinstance(value, type):
@@ -567,7 +569,7 @@ class Following:
         if type(value).__module__ == "builtins" and type(value) is not object:
             return self.refuse(f"looks into {path}, a {type(value).__name__}",
                                "use plain containers")
-        return self.operators(thing)
+        return self.operators(thing, loop=loop)
 
     def item(self, thing: Any, keys: Value, plain: bool) -> Value:
         """`thing[key]`."""
@@ -595,21 +597,28 @@ class Following:
             return self.elements(thing) | {thing}
         return self.elements(thing)
 
-    def operators(self, thing: Any, shown: bool = False) -> Value:
-        """What operators and the functions of Python may call of an object of a user's class."""
+    def operators(self, thing: Any, shown: bool = False, changes: bool = False,
+                  loop: bool = False) -> Value:
+        """What operators and the functions of Python may call of an object of a user's class.
+
+        `changes`: what an item is set or deleted with, which nothing else calls; `loop`: only what
+        a loop over it calls.
+        """
         kind = thing.kind if isinstance(thing, Created) else type(thing.value)
         if kind is None or pure.is_own(kind) or issubclass(kind, BaseException) \
                 or kind.__module__ in ("enum", "abc"):
             return NOTHING
-        key = "operators", thing, shown
+        key = "operators", thing, shown, changes, loop
         if key in self.active:
             return NOTHING
         self.active.add(key)
-        found = self.operators_of(thing, kind, shown)
+        loop = loop and any("__iter__" in vars(base) for base in kind.__mro__)
+        found = self.operators_of(thing, kind, shown, changes, loop)
         self.active.discard(key)
         return found
 
-    def operators_of(self, thing: Any, kind: type, shown: bool) -> Value:
+    def operators_of(self, thing: Any, kind: type, shown: bool, changes: bool,
+                     loop: bool) -> Value:
         """What the methods of a class give that operators call."""
         found: set[Any] = set()
         for base in kind.__mro__:
@@ -619,7 +628,8 @@ class Following:
                 self.reads.note("names", base, "", base.__name__)
             for name, part in list(vars(base).items()):
                 if not (name.startswith("__") and name.endswith("__")) or name in _NAMED \
-                        and not (shown and name in _SHOWN):
+                        and not (shown and name in _SHOWN) or not changes and name in _CHANGES \
+                        or loop and name not in _LOOPING:
                     continue
                 if isinstance(part, types.FunctionType):
                     self.reads.note("own", base, name, f"{base.__name__}.{name}")
@@ -807,6 +817,20 @@ class Following:
                                    "make it outside of the function")
         return frozenset([made])
 
+    def is_of_object(self, owner: Any) -> bool:
+        """Whether `__new__` of a class, found by super(), is the one of `object`."""
+        kind = getattr(owner, "value", None)
+        return kind is object or isinstance(kind, type) and pure.is_open(kind) and not issubclass(
+            kind, (*pure.PLAIN, *pure.CONTAINERS, BaseException, type))
+
+    def call_new(self, args: Sequence[Value]) -> Value:
+        """A new object of a class, with nothing in it."""
+        frame = self.frame
+        assert frame is not None
+        return frozenset([frame.site((frame.line, "object"), each.value)
+                          for each in (args[0] if args else ())
+                          if isinstance(each, Outside) and isinstance(each.value, type)])
+
     def call_super(self, args: Sequence[Value]) -> Value:
         """`super()`."""
         frame = self.frame
@@ -830,6 +854,12 @@ class Following:
         if "out" in kwargs and any(isinstance(each, Outside) for each in kwargs["out"]):
             return self.refuse(f"writes what {path} gives into an array from outside",
                                "return the value")
+        if function is object.__new__:
+            return self.call_new(args)
+        if function is id and any(not isinstance(each, Outside) for each in args[0]):
+            # What is made here lies elsewhere at each call. Its number matters to whoever asks
+            # for more than whether two things are one, and nobody does of what lives so short.
+            return NOTHING
         if function is next:
             for each in args[0] if args else ():
                 if isinstance(each, Outside):
@@ -971,6 +1001,8 @@ class Following:
         given = frozenset().union(rest, *args, *kwargs.values())
         if name in _FORMATS and (not isinstance(owner, Created) or owner.kind is None):
             return self.call_format(owner, given)
+        if name == "__new__" and self.is_of_object(owner):
+            return self.call_new(args)
         if name == "__getattribute__":
             return self.call_getattr(args if isinstance(getattr(owner, "value", None), type)
                                      else [frozenset([owner]), *args])

@@ -39,13 +39,13 @@ def step(following: Following, frame: Entered, instruction: dis.Instruction, sta
     if name == "FOR_ITER":
         following.join(frame, instruction.argval,
                        [*stack, NOTHING] if _LAYOUT.ended else stack[:-1])
-        stack.append(elements(following, stack[-1]))
+        stack.append(elements(following, stack[-1], True))
         return stack
     if name == "SEND":
         stack.pop()
         kept = stack if "END_SEND" in dis.opmap else stack[:-1]
         following.join(frame, instruction.argval, [*kept, stack[-1] | NOTHING])
-        stack.append(elements(following, stack[-1]))
+        stack.append(elements(following, stack[-1], True))
         return stack
     if name.startswith("JUMP_IF_"):
         _truth(following, stack[-1])
@@ -66,11 +66,11 @@ def step(following: Following, frame: Entered, instruction: dis.Instruction, sta
     return stack
 
 
-def elements(following: Following, value: Value) -> Value:
-    """What one gets by going through a value."""
+def elements(following: Following, value: Value, loop: bool = False) -> Value:
+    """What one gets by going through a value; `loop`: by an instruction that does only that."""
     found = NONE
     for thing in value:
-        found |= following.elements(thing)
+        found |= following.elements(thing, loop)
     return found or NOTHING
 
 
@@ -255,7 +255,7 @@ def _store_item(following: Following, frame: Entered, each: dis.Instruction, sta
     for thing in owners:
         following.write(thing, value | keys, "an item of", "")
         following.given_away([keys], calls=False)
-        following.operators(thing) if _is_object(thing) else None
+        following.operators(thing, changes=True) if _is_object(thing) else None
 
 
 @operation("BINARY_SLICE", "STORE_SLICE")
@@ -271,6 +271,7 @@ def _delete_item(following: Following, frame: Entered, each: dis.Instruction, st
     owners, _ = popped(stack, 2)
     for thing in owners:
         following.write(thing, NONE, "an item of", "")
+        following.operators(thing, changes=True) if _is_object(thing) else None
 
 
 def _is_object(thing: Any) -> bool:
@@ -395,7 +396,7 @@ def _add(following: Following, frame: Entered, each: dis.Instruction, stack: Sta
 @operation("LIST_TO_TUPLE", "GET_ITER")
 def _same(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     if each.opname == "GET_ITER":
-        inner = elements(following, stack[-1])
+        inner = elements(following, stack[-1], True)
         made = frame.site(each.offset)
         following.put(made.contents, inner)
         stack[-1] = frozenset([made])

@@ -45,8 +45,8 @@ CHANGING = frozenset((
 
 _NAMES = (
     "abs all any ascii bin bool bytes callable chr complex dict divmod enumerate filter float "
-    "format frozenset hash hex int isinstance issubclass iter len list map max min next object oct "
-    "ord pow range repr reversed round set slice sorted str sum tuple zip "
+    "format frozenset hash hex id int isinstance issubclass iter len list map max min next object "
+    "oct ord pow range repr reversed round set slice sorted str sum tuple zip "
     "NotImplemented Ellipsis")
 _TYPES = (collections.OrderedDict, collections.deque, functools.partial, types.SimpleNamespace,
           *(kind for kind in vars(itertools).values() if isinstance(kind, type)),

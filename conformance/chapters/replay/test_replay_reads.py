@@ -328,3 +328,16 @@ def test_what_python_can_read_and_change() -> None:
             after = [step(x).tolist() for _ in range(3)]
             assert after == [plain(x).tolist()] * 3 != before, (body, state, change)
     assert replayed > 40
+
+
+@verifies("replay.reads.followed")
+def test_a_model_of_layers_is_replayed_until_a_layer_is_another_one() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    captured = TinyJit(lambda x: model(x))
+    x = Tensor.ones(1, 2)
+    for turn in range(8):
+        if turn == 5:
+            model[1] = nn.Tanh()
+        assert captured(x).item() == model(x).item()
+    told = captured.explain()
+    assert "not replayed" not in told and "used 3 times" in told
