@@ -86,11 +86,11 @@ class CopiesAreTheOriginal(Edit):
         '**{e: self.back.get(e, e) for e in self.inputs}}'
 
 
-class GradientsAreOfTheOriginal(Edit):
+class KeptValuesForgetWhatIsSaid(Edit):
     rule = "transforms.checkpoint.again"
-    description = "a gradient of one's own in a checkpointed function is for the original's nodes"
+    description = "a value that is kept has a gradient for its operands, and not the one it says"
     file = "impl/transforms/custom.py"
-    old, new = "renamed_custom(node.tag, copies, copies)", "node.tag"
+    old, new = "for s in sources_of(again) if", "for s in again.src if"
 
 
 class KeepsNothing(Edit):
@@ -120,5 +120,5 @@ class HalvesTheWrongWay(Edit):
     rule = "transforms.checkpoint.within"
     description = "with a limit of bytes all calls are computed again"
     file = "impl/transforms/custom.py"
-    old = "        known[key] = most\n        return tried(most)[0]"
-    new = "        known[key] = most = tried(0)[1]\n        return tried(most)[0]"
+    old = "            known[key] = most\n        return tried(most)[0]"
+    new = "            known[key] = most = tried(0)[1]\n        return tried(most)[0]"

@@ -36,7 +36,9 @@ class CustomKernels(Interop):
                 dtype, and returns what is stored: `out[i].store(x[i] * 2).end(i).sink()`.
             grad_fxn: is called with three lists: the gradients of the results (None for a tensor
                 that is not stored), the tensors that were given, and the results. It returns a
-                gradient, or None, for each tensor. Without it the results have no gradient.
+                gradient, or None, for each tensor, linear in the gradients that it gets: it is
+                called for each result alone, with zeros for the others, and what it returns is
+                added. Without it the results have no gradient.
 
         Returns:
             For each tensor what it is after the kernel: itself, if the kernel does not store it.

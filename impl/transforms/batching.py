@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from impl.dtypes import dtypes
 from impl.effects import Placeholder
 from impl.errors import ArgumentError, AxisError, GraphError, ShapeError
@@ -380,9 +382,9 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
 
     Args:
         function: is called once, on tensors of the shape of one example.
-        in_axes: which axis of each argument has the examples; None where all have the same. One
-            for all arguments, or a tuple with one for each; of a container, one for all that is in
-            it, or the same containers.
+        in_axes: which axis of each argument has the examples; None where all have the same, as with
+            a number. An array is a tensor. One for all arguments, or a tuple with one for each; of
+            a container, one for all tensors that are in it, or the same containers.
         out_axes: where the results have that axis.
         randomness: "different": every example draws random numbers of its own, those that it
             would draw in a loop. "same": all draw the same. "error": none may be drawn.
@@ -402,8 +404,8 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
 
     @functools.wraps(function)
     def mapped_function(*args: Any, **kwargs: Any) -> Any:
-        tree, named = Tree(list(args)), Tree(kwargs)
-        axes = [*_axes_of(given_axes, list(args), tree.leaves), *(0 for _ in named.leaves)]
+        tree, named = Tree(list(args), arrays=True), Tree(kwargs, arrays=True)
+        axes = [*_axes_of(given_axes, tree.filled(tree.leaves)), *(0 for _ in named.leaves)]
         leaves = tree.leaves + named.leaves
         places = [None if axis is None else _axis(leaf, axis)
                   for leaf, axis in zip(leaves, axes, strict=True)]
@@ -439,11 +441,16 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
     return mapped_function
 
 
-def _axes_of(axes: Any, args: list[Any], leaves: Sequence[Tensor]) -> list[Any]:
+def _axes_of(axes: Any, args: list[Any]) -> list[Any]:
     if isinstance(axes, (list, tuple)) and len(axes) != len(args):
         # r[impl transforms.arguments.refused]
         raise ArgumentError("vmap", f"in_axes is {axes!r}, and the call has {len(args)} arguments",
                             "give one axis for all, or one for each")
+    for number, given in enumerate(args):
+        axis = axes[number] if isinstance(axes, (list, tuple)) else axes
+        if isinstance(given, (bool, int, float, np.generic)) and axis is not None:
+            raise ArgumentError("vmap", f"axis {axis!r} is said of the number {given!r}",
+                                "say None in in_axes where all examples have the same")
     return list(spread_prefix(axes, args, "vmap"))
 
 

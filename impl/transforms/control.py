@@ -111,7 +111,13 @@ def _as_before(operation: str, now: Tree, before: Tree, what: str) -> list[Tenso
         if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused]
             raise DTypeError(operation, f"{what} is {theirs.dtype.name}, and was "
                              f"{mine.dtype.name}", f"convert it: .cast({mine.dtype!r})")
-    return before.matching(now.filled(now.leaves), operation, what)
+    # r[impl loops.arguments.refused]
+    return before.matching(now.filled(now.leaves), operation, what, exact=True)
+
+
+def _values(value: Any) -> Tree:
+    """What a loop hands on or gives: numbers and bools are tensors too."""
+    return Tree(value, numbers=True, bools=True)
 
 
 def scan(function: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None,
@@ -133,7 +139,7 @@ def scan(function: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = N
             length.
         TraceError: the function asks for a value.
     """
-    carried, rows = Tree(init, numbers=True), Tree(xs)
+    carried, rows = _values(init), Tree(xs, arrays=True)
     count = _rows(rows, length)
     trace = _Trace("scan")
     inner = [trace.argument(leaf, leaf.shape) for leaf in carried.leaves]
@@ -142,8 +148,8 @@ def scan(function: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = N
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise ArgumentError("scan", f"the function returned no pair, but {returned!r:.60}",
                             "return (carry, y), with None for no y")
-    following = _as_before("scan", Tree(returned[0], numbers=True), carried, "the carry")
-    stacked = Tree(returned[1], numbers=True)
+    following = _as_before("scan", _values(returned[0]), carried, "the carry")
+    stacked = _values(returned[1])
     if count == 0:
         return carried.filled(carried.leaves), stacked.filled(
             [each._wrap(nodes.full(UOp.const(each.dtype, 0), (0, *each.shape)))
@@ -178,11 +184,11 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any],
         ShapeError, DTypeError, ArgumentError: the value changes its form, or the condition is not
             one bool.
     """
-    carried = Tree(init_val, numbers=True)
+    carried = _values(init_val)
     trace = _Trace("while_loop")
     inner = [trace.argument(leaf, leaf.shape) for leaf in carried.leaves]
     asks = _one_bool("while_loop", cond_fun(carried.filled(inner)))
-    following = _as_before("while_loop", Tree(body_fun(carried.filled(inner)), numbers=True),
+    following = _as_before("while_loop", _values(body_fun(carried.filled(inner))),
                            carried, "the value")
     if trace.drawn:
         raise ArgumentError("while_loop", "a body draws random numbers, and how many is not known",
@@ -206,11 +212,11 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     Raises:
         ShapeError, DTypeError, ArgumentError: they do not, or `pred` is not one bool.
     """
-    given = Tree(list(operands), numbers=True)
+    given = _values(list(operands))
     trace = _Trace("cond")
     inner = [trace.argument(leaf, leaf.shape) for leaf in given.leaves]
-    first = Tree(true_fun(*given.filled(inner)), numbers=True)
-    second = _as_before("cond", Tree(false_fun(*given.filled(inner)), numbers=True), first,
+    first = _values(true_fun(*given.filled(inner)))
+    second = _as_before("cond", _values(false_fun(*given.filled(inner))), first,
                         "what the second function gives")
     chosen = _one_bool("cond", pred)
     roots = trace.graph([*(each.uop for each in first.leaves), *(each.uop for each in second)])

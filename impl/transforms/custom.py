@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from impl import settings
 from impl.errors import ArgumentError
 from impl.gradient import Custom, below, compute_gradients, nodes, parts_of, sources_of
 from impl.gradient.custom import with_gradient
@@ -23,7 +24,8 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         function: returns (results, pull). `pull` takes the gradients of the results, and returns
             those of the positional arguments: a tuple, or of one argument its gradient alone.
-            None stands for no gradient.
+            None stands for no gradient. It is linear in what it takes: it is called for each
+            result alone, with zeros for the others, and what it returns is added.
 
     Returns:
         The function that returns the results. No gradient flows to tensors that the function knows
@@ -262,8 +264,8 @@ def checkpoint_within(function: Callable[..., Any], nbytes: int) -> Callable[...
     again: so few that the plan of its results keeps within so many bytes of temporaries.
 
     The first calls are computed again, since what they keep lives longest; how many, the planner
-    tells. For arguments of new shapes it is asked some times, and the function is called as often:
-    it has to write nothing.
+    tells. For arguments of new shapes, other arguments that are no tensors, or other settings it is
+    asked some times, and the function is called as often: it has to write nothing.
 
     Args:
         function: returns tensors, in containers, that nothing has computed yet: a loss and its
@@ -277,8 +279,7 @@ def checkpoint_within(function: Callable[..., Any], nbytes: int) -> Callable[...
 
     @functools.wraps(function)
     def limited(*args: Any, **kwargs: Any) -> Any:
-        leaves = Tree([list(args), kwargs]).leaves
-        key = tuple([(leaf.shape, leaf.dtype, leaf.device) for leaf in leaves])
+        key = _key_of(args, kwargs)
         if key in known:
             return _called(function, args, kwargs, known[key])[0]
         start = generator.counter
@@ -300,9 +301,22 @@ def checkpoint_within(function: Callable[..., Any], nbytes: int) -> Callable[...
                 most = middle
             else:
                 least = middle + 1
-        known[key] = most
+        if key is not None:
+            known[key] = most
         return tried(most)[0]
     return limited
+
+
+def _key_of(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What the count of a call depends on; None if that cannot be compared."""
+    tree = Tree([list(args), kwargs])
+    key = (tuple([(leaf.shape, leaf.dtype, leaf.device) for leaf in tree.leaves]), tree.key(),
+           settings.plan_text())
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def _called(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any],

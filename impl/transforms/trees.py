@@ -19,15 +19,18 @@ _NUMBERS = (bool, int, float, np.generic, np.ndarray)
 class Tree:
     """The tensors of nested tuples, lists, dictionaries and dataclasses, and the rest around them.
 
-    A part that is no tensor stays as it is; with `numbers` a number or an array becomes a tensor.
+    A part that is no tensor stays as it is; with `arrays` an array becomes a tensor, with `numbers`
+    a number too, with `bools` a bool too.
     """
 
-    def __init__(self, value: Any, numbers: bool = False) -> None:
-        self.value, self.numbers = value, numbers
+    def __init__(self, value: Any, numbers: bool = False, bools: bool = False,
+                 arrays: bool = False) -> None:
+        self.value = value
         self.leaves: list[Tensor] = []
 
         def note(part: Any) -> Any:
-            if numbers and isinstance(part, _NUMBERS) and not isinstance(part, bool):
+            if bools if isinstance(part, bool) else numbers and isinstance(part, _NUMBERS) \
+                    or arrays and isinstance(part, np.ndarray):
                 part = Tensor(part)
             if isinstance(part, Tensor):
                 self.leaves.append(part)
@@ -40,18 +43,25 @@ class Tree:
         return mapped(self.form, lambda part: leaves[part.number]
                       if isinstance(part, _Place) else part)
 
-    def matching(self, value: Any, operation: str, what: str) -> list[Tensor]:
-        """The tensors of another tree, which has to have the form of this one.
+    def key(self) -> Any:
+        """What the containers and the parts that are no tensors are, to be compared."""
+        return _key_of(self.form)
+
+    def matching(self, value: Any, operation: str, what: str, exact: bool = False) -> list[Tensor]:
+        """The tensors of another tree, which has to have the form of this one; with `exact` the
+        parts that are no tensors have to be equal.
 
         Raises:
             ArgumentError: it has other containers.
             ShapeError: a tensor has another shape.
         """
         other = Tree(value, numbers=True)
-        if len(other.leaves) != len(self.leaves) or not _same_form(self.form, other.form):
+        if len(other.leaves) != len(self.leaves) or not _same_form(
+                self.form, other.form, exact):
             raise ArgumentError(operation, f"{what} have another form than what they belong to: "
                                 f"{other.form!r:.120} for {self.form!r:.120}",
-                                "give a tensor for each tensor, in the same containers")
+                                "give a tensor for each tensor, in the same containers" +
+                                (", and the rest as it was" if exact else ""))
         found = []
         for mine, theirs in zip(self.leaves, other.leaves, strict=True):
             if mine.shape != theirs.shape:
@@ -73,20 +83,34 @@ class _Place:
         return "*"
 
 
-def _same_form(first: Any, second: Any) -> bool:
+def _key_of(form: Any) -> Any:
+    if isinstance(form, _Place):
+        return form.number
+    if isinstance(form, dict):
+        return dict, tuple((key, _key_of(part)) for key, part in form.items())
+    if isinstance(form, (list, tuple)):
+        return type(form), tuple(map(_key_of, form))
+    if is_record(form):
+        return type(form), tuple(_key_of(getattr(form, each.name)) for each in fields(form))
+    if isinstance(form, np.ndarray):
+        return np.ndarray, form.shape, form.dtype.str, form.tobytes()
+    return type(form), form
+
+
+def _same_form(first: Any, second: Any, exact: bool) -> bool:
     if isinstance(first, _Place) or isinstance(second, _Place):
         return isinstance(first, _Place) and isinstance(second, _Place)
     if isinstance(first, dict):
         return isinstance(second, dict) and list(first) == list(second) and all(
-            _same_form(first[key], second[key]) for key in first)
+            _same_form(first[key], second[key], exact) for key in first)
     if isinstance(first, (list, tuple)):
         return isinstance(second, (list, tuple)) and len(first) == len(second) and all(
-            map(_same_form, first, second))
+            _same_form(one, other, exact) for one, other in zip(first, second, strict=True))
     if is_record(first):
         return type(first) is type(second) and all(
-            _same_form(getattr(first, each.name), getattr(second, each.name))
+            _same_form(getattr(first, each.name), getattr(second, each.name), exact)
             for each in fields(first))
-    return True
+    return not exact or type(first) is type(second) and bool(first == second)
 
 
 def spread_prefix(prefix: Any, value: Any, operation: str) -> Iterator[Any]:

@@ -235,6 +235,17 @@ def test_a_condition_has_one_element() -> None:
         assert func.cond(condition, lambda x: x, lambda x: x * 2, Tensor([1.0])).tolist() == [1]
 
 
+@verifies("loops.value.equal")
+def test_bools_are_values() -> None:
+    for chosen in (True, False):
+        assert func.cond(Tensor(chosen), lambda: True, lambda: False).item() is chosen
+    count, goes_on = func.while_loop(lambda s: s[1], lambda s: (s[0] + 1, False),
+                                     (Tensor(1.0), True))
+    assert count.item() == 2 and goes_on.item() is False
+    last, seen = func.scan(lambda c, x: (x > 1, c), True, np.array([0.0, 2.0]))
+    assert last.item() is True and seen.tolist() == [True, False]
+
+
 @verifies("loops.arguments.refused")
 def test_what_does_not_fit_is_refused() -> None:
     x = Tensor(H)
@@ -252,6 +263,9 @@ def test_what_does_not_fit_is_refused() -> None:
         (ShapeError, "the condition", lambda: func.while_loop(lambda c: c, lambda c: c, x)),
         (ShapeError, "second function", lambda: func.cond(True, lambda: x, lambda: x[0])),
         (DTypeError, "second function", lambda: func.cond(True, lambda: x, lambda: x.float())),
+        (ArgumentError, "another form", lambda: func.cond(True, lambda: "a", lambda: "b")),
+        (ArgumentError, "another form", lambda: func.scan(
+            lambda c, r: ((c[0], None), None), (x, "a"), x)),
         (TraceError, "scan", lambda: func.scan(lambda c, r: (c * r.item(), None), x[0], x[0])),
     ]
     for kind, said, call in wrong:

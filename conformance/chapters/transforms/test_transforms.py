@@ -160,6 +160,15 @@ def test_axes_may_be_said_of_containers() -> None:
     close(func.vmap(lambda x: x.sum(), in_dims=1, out_dims=0)(Tensor(POINT)), POINT.sum(0))
 
 
+@verifies("transforms.batch.loop")
+def test_an_array_has_examples_too() -> None:
+    a, b = Tensor([1.0, 2.0, 3.0, 4.0]), np.arange(4.0, dtype=np.float32)
+    assert func.vmap(lambda x, y: x * y)(a, b).tolist() == [0, 2, 6, 12]
+    assert func.vmap(lambda x, y: x * y)(a, y=b).tolist() == [0, 2, 6, 12]
+    assert func.vmap(lambda x, s: x * s, (0, None))(a, 2.0).tolist() == [2, 4, 6, 8]
+    assert func.vmap(lambda x, y: (x * y).sum(), (0, None))(a, b).tolist() == [6, 12, 18, 24]
+
+
 @verifies("transforms.batch.random")
 def test_examples_draw_as_in_a_loop() -> None:
     def noisy(x: Tensor) -> Tensor:
@@ -214,6 +223,8 @@ def test_what_does_not_fit_is_refused() -> None:
         (ArgumentError, "out_axes is None", lambda: func.vmap(lambda y: y, out_axes=None)(x)),
         (ShapeError, "2 and 3 examples", lambda: func.vmap(lambda y, z: y, (0, 1))(x, x)),
         (ArgumentError, "no argument", lambda: func.vmap(lambda y: y, None)(x)),
+        (ArgumentError, "axis 0 is said of the number 2.0",
+         lambda: func.vmap(lambda y, s: y * s)(x, 2.0)),
         (ArgumentError, "randomness", lambda: func.vmap(lambda y: y, randomness="often")),
         (ArgumentError, "pair", lambda: func.custom_gradient(lambda y: y)(x)),
     ]
@@ -339,6 +350,31 @@ def test_as_few_calls_as_will_do_are_computed_again() -> None:
     assert 0 == none < some < all_but <= every
     with pytest.raises(ArgumentError, match="bytes are needed"):
         func.checkpoint_within(lambda *ws: step(checked, *ws), least // 2)(*weights)
+
+
+@verifies("transforms.checkpoint.within")
+def test_the_count_is_that_of_the_call() -> None:
+    x, calls = Tensor(np.ones((32, 32), np.float32)), []
+
+    def value(y: Tensor, depth: int, extra: Any = None) -> Any:
+        calls.append(depth)
+
+        def deep(y: Tensor) -> Tensor:
+            for _ in range(depth):
+                y = func.checkpoint(lambda z: (z.sin() @ z).tanh())(y)
+            return y.sum()
+        return func.grad(deep)(y)
+    limited = func.checkpoint_within(value, 1 << 30)
+    for depth, settings in ((1, {}), (2, {}), (2, {"FUSE": 0})):
+        with Context(**settings):
+            for counted in (True, False):  # what was found is known, of the same call alone
+                calls.clear()
+                limited(x, depth=depth)
+                assert (len(calls) > 1) is counted
+    for _ in range(2):  # what cannot be compared is counted each time
+        calls.clear()
+        limited(x, depth=1, extra={1, 2})
+        assert len(calls) > 1
 
 
 def _products(tensors: list[Tensor]) -> int:
