@@ -70,8 +70,8 @@ class CarriesDoNotChange(Edit):
 
 
 class DtypesMayChange(Edit):
-    rule = "loops.arguments.refused"
+    rule = "loops.arguments.refused+2"
     description = "a carry may become another dtype"
     file = "impl/transforms/control.py"
-    old = "if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused]"
-    new = "if mine.dtype.kind != theirs.dtype.kind:  # r[impl loops.arguments.refused]"
+    old = "if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+2]"
+    new = "if mine.dtype.kind != theirs.dtype.kind:  # r[impl loops.arguments.refused+2]"

@@ -70,11 +70,11 @@ class ValuesAreWhatIsThere(Edit):
 
 
 class IntegersHaveZeros(Edit):
-    rule = "transforms.arguments.refused"
+    rule = "transforms.arguments.refused+2"
     description = "integers are differentiated for, and never reached"
     file = "impl/transforms/reverse.py"
-    old = 'if tensor.dtype.kind != "f":  # r[impl transforms.arguments.refused]'
-    new = 'if tensor.dtype.kind == "b":  # r[impl transforms.arguments.refused]'
+    old = 'if tensor.dtype.kind != "f":  # r[impl transforms.arguments.refused+2]'
+    new = 'if tensor.dtype.kind == "b":  # r[impl transforms.arguments.refused+2]'
 
 
 class CopiesAreTheOriginal(Edit):
@@ -101,7 +101,7 @@ class KeepsNothing(Edit):
 
 
 class OperationsSayIt(Edit):
-    rule = "transforms.custom.said"
+    rule = "transforms.custom.said+2"
     description = "a gradient of one's own is that of the operations, once there are many examples"
     file = "impl/transforms/batching.py"
     old = "return with_gradient(self.whole(node.src[0]), Custom(inputs, pull))"
@@ -109,7 +109,7 @@ class OperationsSayIt(Edit):
 
 
 class CheckpointsForgetWhatIsSaid(Edit):
-    rule = "transforms.custom.said"
+    rule = "transforms.custom.said+2"
     description = "the copy in a checkpoint keeps the gradient that is said of the original"
     file = "impl/transforms/custom.py"
     old, new = "renamed_custom(node.tag, copies, copies))", "node.tag)"

@@ -94,7 +94,7 @@ class _Call:
                 seeds[place] = self._holding(
                     gradient if place == mine else nodes.full_like(node, 0))
         assert self.grad_fxn is not None
-        # r[impl custom.gradient.given]
+        # r[impl custom.gradient.given+2]
         found = list(self.grad_fxn(seeds, [*map(self._holding, self.given)],
                                    [*map(self._holding, results)]))
         if len(found) != len(results):  # r[impl custom.arguments.refused]

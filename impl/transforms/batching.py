@@ -443,7 +443,7 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
 
 def _axes_of(axes: Any, args: list[Any]) -> list[Any]:
     if isinstance(axes, (list, tuple)) and len(axes) != len(args):
-        # r[impl transforms.arguments.refused]
+        # r[impl transforms.arguments.refused+2]
         raise ArgumentError("vmap", f"in_axes is {axes!r}, and the call has {len(args)} arguments",
                             "give one axis for all, or one for each")
     for number, given in enumerate(args):

@@ -38,11 +38,12 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     def with_its_gradient(*args: Any, **kwargs: Any) -> Any:
         returned = function(*args, **kwargs)
         if not isinstance(returned, tuple) or len(returned) != 2 or not callable(returned[1]):
-            # r[impl transforms.arguments.refused]
+            # r[impl transforms.arguments.refused+2]
             raise ArgumentError("custom_gradient", f"{of_function(function)} returned no pair of a "
                                 "result and a function", "return (result, pull)")
         results, arguments = Tree(returned[0], numbers=True), Tree(list(args))
-        inputs = tuple(tensor.uop for tensor in arguments.leaves)  # r[impl transforms.custom.said]
+        # r[impl transforms.custom.said+2]
+        inputs = tuple(tensor.uop for tensor in arguments.leaves)
         made = []
         for number, result in enumerate(results.leaves):
             pull = functools.partial(_pulled, returned[1], results, arguments, args, number)
@@ -213,7 +214,7 @@ class _Region:
         if node.op is Ops.BUFFER:
             expression = sources_of(node)[0]
             return copies[expression]
-        if node.op is Ops.DETACH and node.tag is not None:  # r[impl transforms.custom.said]
+        if node.op is Ops.DETACH and node.tag is not None:  # r[impl transforms.custom.said+2]
             return with_gradient(copies.get(node.src[0], node.src[0]),
                                  renamed_custom(node.tag, copies, copies))
         return UOp(node.op, node.dtype, tuple(copies.get(each, each) for each in node.src),

@@ -30,7 +30,7 @@ class Call:
         self.tree = Tree([args[number] for number in self.chosen], numbers=True)
         self.given = self.tree.leaves
         for tensor in self.given:
-            if tensor.dtype.kind != "f":  # r[impl transforms.arguments.refused]
+            if tensor.dtype.kind != "f":  # r[impl transforms.arguments.refused+2]
                 raise DTypeError(operation, f"a tensor of {tensor.dtype.name} has no derivative",
                                  "use a floating dtype: .float(), or leave it out of argnums")
         # r[impl transforms.derivative.argument]
@@ -103,7 +103,7 @@ def _positions(operation: str, argnums: Argnums, count: int) -> list[int]:
     given = [argnums] if isinstance(argnums, int) else list(argnums)
     for number in given:
         if not isinstance(number, int) or not -count <= number < count:
-            # r[impl transforms.arguments.refused]
+            # r[impl transforms.arguments.refused+2]
             raise ArgumentError(operation, f"argnums is {argnums!r}, and the call has {count} "
                                 "positional arguments", "name positions of arguments, from 0 on")
     return [number % count for number in given]

@@ -246,7 +246,7 @@ def test_bools_are_values() -> None:
     assert last.item() is True and seen.tolist() == [True, False]
 
 
-@verifies("loops.arguments.refused")
+@verifies("loops.arguments.refused+2")
 def test_what_does_not_fit_is_refused() -> None:
     x = Tensor(H)
     size = Variable("n", 1, 3).bind(2)

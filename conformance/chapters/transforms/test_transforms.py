@@ -205,7 +205,7 @@ def test_a_value_of_one_example_is_not_there() -> None:
                 ask()
 
 
-@verifies("transforms.arguments.refused")
+@verifies("transforms.arguments.refused+2")
 def test_what_does_not_fit_is_refused() -> None:
     x = Tensor(POINT)
     wrong: list[tuple[type[Exception], str, Callable[[], Any]]] = [
@@ -403,7 +403,7 @@ def test_a_checkpoint_may_look_at_values() -> None:
     assert x.grad is not None and x.grad.tolist() == [12, 27]
 
 
-@verifies("transforms.custom.said")
+@verifies("transforms.custom.said+2")
 def test_checkpoints_keep_what_is_said_of_gradients() -> None:
     @func.custom_gradient
     def said(x: Tensor) -> Any:
@@ -417,7 +417,7 @@ def test_checkpoints_keep_what_is_said_of_gradients() -> None:
     close(slope, -inverse.T @ np.ones((2, 2)) @ inverse.T, 1e-5)
 
 
-@verifies("transforms.custom.said")
+@verifies("transforms.custom.said+2")
 def test_a_gradient_is_what_was_said() -> None:
     @func.custom_gradient
     def odd(x: Tensor, y: Tensor) -> Any:
