@@ -18,7 +18,7 @@ ROW = Tensor(np.ones((1, 3), np.float32))
 NONE = Tensor(np.zeros((0, 3), np.float32))
 
 IMPOSSIBLE: dict[str, Callable[[], Any]] = {
-    "one_hot(-1)": lambda: Tensor([0, 1]).one_hot(-1),
+    "one_hot(-2)": lambda: Tensor([0, 1]).one_hot(-2),
     "one_hot(2.5)": lambda: Tensor([0, 1]).one_hot(2.5),  # type: ignore[arg-type]
     "repeat(-1, 2)": lambda: ROW.repeat(-1, 2),
     "repeat(1.5, 2)": lambda: ROW.repeat(1.5, 2),
