@@ -92,8 +92,8 @@ def kernel(module: ModuleType) -> Iterator[Counterexample]:
 
 
 def _judged(module: ModuleType, product: Product) -> Counterexample | None:
-    limits = module.Limits(vector_bytes=product.elements * ITEMSIZE,
-                           vector_registers=product.registers)
+    limits = module.DeviceLimits(vector_bytes=product.elements * ITEMSIZE,
+                                 vector_registers=product.registers)
     try:
         tile = module.choose_tile(limits, ITEMSIZE, product.rows, product.columns)
     except Exception as error:  # any: it is the reader's own code
@@ -160,8 +160,8 @@ def score(module: ModuleType) -> Iterator[str]:
     """How much more than the least that it could take a product takes."""
     ratios = []
     for product in products():
-        limits = module.Limits(vector_bytes=product.elements * ITEMSIZE,
-                               vector_registers=product.registers)
+        limits = module.DeviceLimits(vector_bytes=product.elements * ITEMSIZE,
+                                     vector_registers=product.registers)
         tile = module.choose_tile(limits, ITEMSIZE, product.rows, product.columns)
         ratios.append(work(product, tile.rows, tile.vectors, tile.width).total
                       / best(product)[0].total)

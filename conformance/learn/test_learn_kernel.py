@@ -43,7 +43,7 @@ Chooser = Callable[[Limits, int, int, int], Any]
 
 
 def module(choose: Chooser) -> Any:
-    return SimpleNamespace(Limits=Limits, choose_tile=choose)
+    return SimpleNamespace(DeviceLimits=Limits, choose_tile=choose)
 
 
 def the_best(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:

@@ -11,6 +11,8 @@ from impl.realize import session
 @verifies("realize.arena.meshes")
 def test_meshes_that_are_no_longer_used_keep_no_arena() -> None:
     with Context(DEVICE="REFERENCE"):
+        for place in [place for place in session.arenas if isinstance(place, Mesh)]:
+            del session.arenas[place]  # of tests before
         used = []
         for count in (2, 3, 4, 2, 5):
             mesh = Mesh(["REFERENCE", *(f"REFERENCE:{i}" for i in range(1, count))])
