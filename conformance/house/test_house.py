@@ -294,8 +294,9 @@ def test_a_function_that_is_imported_has_a_name_of_its_own() -> None:
     # Those of array_api have the names of a standard, and are imported by nobody else.
     several = homes([path for path in MODULES if path.parent.name != "array_api"],
                     ast.FunctionDef)
+    imported = imported_alone(MODULES)
     found = {name: list(map(name_of, where)) for name, where in several.items()
-             if name in imported_alone(MODULES) and name not in NAMES_OF_SEVERAL}
+             if name in imported and name not in NAMES_OF_SEVERAL}
     assert not found, f"one name for several functions: {found}"
     gone = set(NAMES_OF_SEVERAL) - set(several)
     assert not gone, f"one module has it now, take it off the list: {gone}"

@@ -28,9 +28,9 @@ def test_random_functions_show_what_their_bodies_show(monkeypatch: pytest.Monkey
     """A sample; the whole is `python -m conformance.runner.captured`."""
     monkeypatch.setattr(captured.gc, "freeze", lambda: None)
     with Context(DEVICE="REFERENCE"):
-        tally = captured.tried(range(50_000, 50_030))
+        tally = captured.tried(range(50_000, 50_012))
     assert not tally.wrong, tally.wrong[0]
-    assert tally.share > 0.7 and tally.replayed > 80, tally.line()
+    assert tally.share > 0.7 and tally.replayed > 30, tally.line()
 
 
 class Holder:
