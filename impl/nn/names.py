@@ -41,9 +41,9 @@ def _remedy(given: str, own: Iterable[str], module: str) -> str:
         if spelled in methods:
             return f"use the method of tensors, x.{methods[spelled]}()"
     near = nearest(given, known)
+    mine = sorted(each for each in known.values() if each.startswith(f"{module}."))
     return f"did you mean {known[near]}?" if near else \
-        "use one of " + ", ".join(sorted(each for each in known.values()
-                                         if each.startswith(f"{module}.")))
+        "use one of " + ", ".join(mine) if mine else f"look for it among dir({module})"
 
 
 def _is_there(remedy: str) -> bool:
