@@ -471,8 +471,9 @@ class LongVariables(Edit):
     description = "a variable is as long as the indices of its kernel"
     first = "test_a_variable_has_the_bits_of_its_type"
     file = "impl/dialects/wgsl.py"
-    old, new = "        if dtype is dtypes.index:\n            return self.c", \
-        "        if dtype:\n            return self.c"
+    old = "self.type_of(dtype), name, self._converted_to(\n" \
+          "            self._next(), dtypes.int32, dtype)"
+    new = "self.index, name, self._converted_to(self._next(), dtypes.int32, dtypes.index)"
 
 
 class WholeWordsOnly(Edit):

@@ -56,10 +56,10 @@ class StepsAmongTheGaps(Edit):
 class WalksByRecursion(ImplPatch):
     rule = "gradient.walk.once"
     description = "the order of the walk is found by a function that calls itself"
-    target = "impl.gradient:_order"
+    target = "impl.gradient:below"
 
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def order(root: Any) -> Any:
+        def below(roots: Any, through: int = -1) -> Any:
             found: dict[Any, None] = {}
 
             def visit(node: Any) -> None:
@@ -68,9 +68,10 @@ class WalksByRecursion(ImplPatch):
                         visit(source)
                 found[node] = None
 
-            visit(root)
+            for root in roots:
+                visit(root)
             return list(found)
-        return order
+        return below
 
 
 class TheLastUseCounts(Edit):
@@ -138,8 +139,8 @@ class BackwardReplaces(Edit):
     rule = "gradient.backward.accumulate"
     description = "`backward` replaces the `grad` that a tensor has"
     file = "impl/tensor/autograd.py"
-    old = "tensor.grad = tensor._wrap(node) if tensor.grad is None else \\\n"
-    new = "tensor.grad = tensor._wrap(node) if node is not None else \\\n"
+    old = "tensor.grad = given if tensor.grad is None else"
+    new = "tensor.grad = given if given is not None else"
 
 
 class BackwardOfNothingIsFine(Edit):

@@ -297,8 +297,8 @@ class SumsCostTheirResults(Edit):
     rule = "kernel.estimate.operations"
     description = "a reduction counts an operation for each result, and not for each element"
     file = "impl/kernel/analysis.py"
-    old, new = "_elements(known.free[node] | known.free[node.src[0]], sizes)", \
-        "_elements(known.free[node], sizes)"
+    old, new = "self._count(known.free[node] | known.free[node.src[0]])", \
+        "self._count(known.free[node])"
 
 
 # Steps

@@ -80,10 +80,9 @@ class AKernelForEachDevice(Edit):
     rule = "multi.program.one"
     description = "more devices make more stages"
     file = DIVIDE
-    old = "            node = copied_to(node, Transfer(\"all-reduce\", mesh, mesh, name, op))"
-    new = "            node = copied_to(node if mesh.axes[name] < 3 else " \
-          "copied_to(node, Transfer(\"all-reduce\", mesh, mesh, name, op)), " \
-          "Transfer(\"all-reduce\", mesh, mesh, name, op))"
+    old = "gathered = copied_to(node, "
+    new = "gathered = copied_to(node if mesh.extent(here) < 3 else copied_to(" \
+          "node, Transfer(\"all-reduce\", mesh, mesh, here, Ops.ADD)), "
 
 
 class ResultsAreCopies(Edit):

@@ -143,8 +143,8 @@ class CopiesAReshapeOfNothing(Edit):
     rule = "realize.device.named"
     description = "of a number in another shape, the reshape is copied, which is not stored"
     file = "impl/ranges/graph.py"
-    old = "self.copied = {self._itself(node.src[0]) for node in cuts"
-    new = "self.copied = {node.src[0] for node in cuts"
+    old = "self.copied = {self._itself(source) for node in cuts"
+    new = "self.copied = {source for node in cuts"
 
 
 class ReadsWhatLiesElsewhere(Edit):

@@ -130,8 +130,8 @@ class VariablesFromTheLast(Edit):
     rule = "render.argument.order"
     description = "a kernel takes its variables from the last one on"
     file = "impl/render/printer.py"
-    old, new = "self.known.params + place))", \
-        "self.known.params + len(self.known.info.variables) - 1 - place))"
+    old, new = "self.known.params + place,", \
+        "self.known.params + len(self.known.info.variables) - 1 - place,"
 
 
 # Arithmetic
@@ -187,3 +187,4 @@ class OneAccumulatorForAll(Edit):
 class LongSumsLoseDigits(OneAccumulatorForAll):
     rule = "conventions.sum.bound"
     description = "a sum of millions of elements has as many roundings"
+    first = "test_long_sums_keep_their_digits"

@@ -65,7 +65,7 @@ class KnownValuesAreNotCaptured(ImplPatch):
     target = "impl.replay.capture:forget_realized"
 
     def replacement(self, original: Function) -> Function:
-        return lambda: None
+        return lambda *which: None
 
 
 class PendingWorkIsCaptured(ImplPatch):

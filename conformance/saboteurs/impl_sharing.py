@@ -24,8 +24,8 @@ class TakesOverWhatIsCopied(Edit):
     rule = "realize.device.named"
     description = "a copy goes to where what it copies lies, if that is on its device"
     file = "impl/memory/takeovers.py"
-    old = "if writer.stage.form.in_order is not None or writer.stage.copy:"
-    new = "if writer.stage.form.in_order is not None:"
+    old = "if writer.stage.alone:"
+    new = "if writer.stage.alone and not writer.stage.copy:"
 
 
 class TakesOverBeforeTheLastRead(ImplPatch):
@@ -70,6 +70,5 @@ class TwoTakeOverOne(ImplPatch):
                     if value in taker.temporaries and taker.storage[value] == value:
                         moved[value] = moved[took[0]]
                         taker.storage[value] = moved[value][0]
-                        taker.version[value] += moved[value][1]
             return moved
         return run

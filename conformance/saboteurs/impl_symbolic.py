@@ -60,7 +60,7 @@ class TermsStandAsTheyCame(Edit):
     rule = "symbolic.sum.canonical"
     description = "the terms of a sum stand in the order in which they were added"
     file = "impl/symbolic/terms.py"
-    old = "sorted(terms.items(), key=place_of) if len(terms) > 1 else terms.items()"
+    old = "sorted(terms.items(), key=term_order) if len(terms) > 1 else terms.items()"
     new = "terms.items()"
 
 

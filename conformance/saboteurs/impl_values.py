@@ -263,8 +263,8 @@ class ViewsNeedNothing(Edit):
     rule = "tensor.assign.value+2"
     description = "a view is not computed before the tensor that it looks at is overwritten"
     file = "impl/effects.py"
-    old, new = "elif _reaches(value, written, reads):", \
-        "elif value.op is not Ops.SHRINK and _reaches(value, written, reads):"
+    old, new = "elif _reaches(value, written, reads) and", \
+        "elif value.op is not Ops.SHRINK and _reaches(value, written, reads) and"
 
 
 class BitsAreConverted(Edit):

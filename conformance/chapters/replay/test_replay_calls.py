@@ -288,19 +288,22 @@ def test_another_object_is_another_argument() -> None:
 
 
 @verifies("replay.guard.alias+2", observe="replay")
-def test_arguments_that_have_become_one_tensor() -> None:
+@pytest.mark.parametrize("late", [True, False])
+def test_arguments_that_have_become_one_tensor(late: bool) -> None:
+    """`y` is read after `x` is written, or before: of two tensors these are the same kernels."""
     def body(x: Tensor, y: Tensor) -> Tensor:
+        before = y * 10
         x.assign(x + 1)
-        return x + y * 10
+        return x + (y * 10 if late else before)
 
     step = TinyJit(body)
     for value in range(3):
-        step(numbers(value), numbers(1))
-    one = numbers(5)
-    assert first(step(one, one)) == 66 and first(one) == 6
+        assert first(step(numbers(value), numbers(1))) == value + 11
+    one, read = numbers(5), 0 if late else 10
+    assert first(step(one, one)) == 66 - read and first(one) == 6
     other = TinyJit(body)
     for turn in range(3):
-        assert first(other(one, one)) == 11 * (7 + turn)
+        assert first(other(one, one)) == 11 * (7 + turn) - read
     assert first(other(numbers(1), numbers(2))) == 22
 
 
