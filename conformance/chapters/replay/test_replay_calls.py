@@ -372,13 +372,14 @@ def test_a_call_that_raised_is_not_replayed() -> None:
 @verifies("replay.capture.whole", observe="replay")
 def test_what_was_computed_before_the_capture_is_captured() -> None:
     def program(captured: Callable[..., Any]) -> list[float]:
-        state, found = numbers(1), []
+        state, found, known = numbers(1), [], []
         step = captured(lambda: state * 2)
         for _ in range(5):
             kept = state * 2
             node = kept.uop  # the same expression, in memory and alive during the capture
             kept.realize()
             assert node.realized is not None
+            known.append(kept)  # a replay could go on to read it
             found += [first(step()), first(kept)]
             state.assign(state + 1).realize()
         return found
