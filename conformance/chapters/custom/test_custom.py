@@ -116,6 +116,7 @@ def test_a_kernel_loads_what_stood_there_before() -> None:
     x = ready([1.0, 2.0, 3.0, 4.0])
     turned, = Tensor.custom_kernel(x, fxn=reverse)
     assert turned.tolist() == [4, 3, 2, 1] and x.tolist() == [1, 2, 3, 4]
+    x = ready([1.0, 2.0, 3.0, 4.0])  # another one, whose result is not in memory
     x.assign(Tensor.custom_kernel(x, fxn=reverse)[0])
     assert len(names(x)) == 2  # whether iterations run side by side or not
     assert x.tolist() == [4, 3, 2, 1]

@@ -56,15 +56,16 @@ def written_out(step: Callable[..., Any], carry: Any, xs: Tensor, reverse: bool 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_is_the_loop_written_out(reverse: bool) -> None:
     given = Tensor(W), Tensor(H), Tensor(XS)
+    # Before it is computed: what is in memory has no kernels.
+    document = Tensor.schedule_document(network(*given)[0]["h"] + 1)
+    assert [k["kind"] for k in document["kernels"]].count("loop") == 1
+    assert "scan of 5 steps" in Tensor.explain(network(*given)[0]["h"])
     carry, ys = network(*given, reverse=reverse)
     wanted, others = network(*given, scan=written_out, reverse=reverse)
     close(carry["h"], wanted["h"])
     assert carry["n"].item() == 5 and carry["n"].dtype is wanted["n"].dtype
     close(ys[0], others[0])
     close(ys[1], others[1])
-    document = Tensor.schedule_document(network(*given)[0]["h"] + 1)
-    assert [k["kind"] for k in document["kernels"]].count("loop") == 1
-    assert "scan of 5 steps" in Tensor.explain(network(*given)[0]["h"])
 
 
 @verifies("loops.value.equal")
