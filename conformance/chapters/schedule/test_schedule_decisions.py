@@ -278,7 +278,6 @@ def test_a_plan_serves_other_buffers_and_values() -> None:
 @verifies("schedule.verify.passes", observe="schedule")
 def test_every_plan_that_is_made_is_checked_before_it_runs() -> None:
     seen: list[dict[str, Any]] = []
-    x = numbers(5)
 
     def look(document: dict[str, Any]) -> None:
         assert GlobalCounters.kernels == before, "a kernel of it has run"
@@ -288,7 +287,7 @@ def test_every_plan_that_is_made_is_checked_before_it_runs() -> None:
     realize.session.checkers.append(look)
     try:
         for setting in (0, 1, 1):
-            before = GlobalCounters.kernels
+            x, before = numbers(5), GlobalCounters.kernels
             with Context(SPEC=setting, SCACHE=0):
                 ((x + 1) / (x * 2).sum()).realize()
     finally:
@@ -304,6 +303,7 @@ def test_a_wrong_schedule_is_refused_under_spec() -> None:
     with LivesEndEarly().installed(), Context(DEVICE="REFERENCE", FUSE=0, SPEC=0):
         (x @ x @ x @ x).tolist()
         schedule_cache.clear()
+        x = numbers(6, 6)  # another one: nothing of it is in memory
         with Context(SPEC=1), pytest.raises(WrongSchedule, match="memory.lifetime.covers"):
             (x @ x @ x @ x).tolist()
 
