@@ -122,7 +122,7 @@ def _index(seed: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 @verifies("tensor.index.elements")
 def test_any_mixture_of_indices_chooses_what_numpy_chooses() -> None:
     tried = 0
-    for seed in range(150):
+    for seed in range(70):
         mine, theirs = _index(seed)
         try:
             expected = NUMBERS[theirs]
@@ -134,7 +134,7 @@ def test_any_mixture_of_indices_chooses_what_numpy_chooses() -> None:
         mutable[mine], array[theirs] = value, value
         assert np.array_equal(mutable.numpy(), array), theirs
         tried += 1
-    assert tried > 75
+    assert tried > 35
 
 
 @verifies("tensor.index.elements")
