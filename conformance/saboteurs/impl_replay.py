@@ -182,13 +182,12 @@ class GlobalsAreFrozen(Edit):
     new = "held = space.get(name, MISSING)"
 
 
-class ChosenArgumentsHideFunctions(Edit):
+class OnlyOneWayIsLookedAt(Edit):
     rule = "replay.reads.followed"
-    description = "a function that is called with `a if b else c` is not followed"
-    file = "impl/replay/instructions.py"
+    description = "where two ways of a body meet, what the second one brings is not looked at"
+    file = "impl/replay/following.py"
     first = "test_what_is_read_is_found_however_it_is_written"
-    old, new = "if each != _NULL]", \
-        "if each is not _NULL][::1 if _LAYOUT.null_below else -1]"
+    old, new = "return [a | b for a, b in zip(first, second, strict=False)]", "return first"
 
 
 class ClassesAreFrozen(Edit):

@@ -314,9 +314,9 @@ _STATES = [
 @verifies("replay.guard.complete", observe="replay")
 @verifies("replay.reads.followed", observe="replay")
 def test_what_python_can_read_and_change() -> None:
-    x = Tensor(np.array([1.0, 2.0], np.float32)).realize()
     replayed = 0
     with Context(DEVICE="REFERENCE"), np.printoptions():
+        x = numbers(1.0, 2.0)
         for body, state, change in _STATES:
             space: dict[str, Any] = {"np": np, "__name__": "states"}
             exec(f"{state}\ndef body(x): return {body}", space)

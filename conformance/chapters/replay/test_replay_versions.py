@@ -58,6 +58,14 @@ def chosen(x: Tensor) -> Tensor:
     return found + found
 
 
+def last(x: Tensor) -> Tensor:
+    return x * many[-1]
+
+
+def either(x: Tensor) -> Tensor:
+    return (times if flag else last)(x)  # the only way to what `last` reads
+
+
 def inherited(x: Tensor) -> Tensor:
     return below.times(x if flag else x + 1) + super(Below, below).factor
 
@@ -139,8 +147,8 @@ def nothing(x: Tensor) -> Tensor | None:
 
 
 BODIES: tuple[Callable[[Any], Any], ...] = (
-    chosen, inherited, named, comprehension, slices, texts, truths, handled, generated, matched,
-    nothing, below.times)
+    chosen, either, inherited, named, comprehension, slices, texts, truths, handled, generated,
+    matched, nothing, below.times)
 
 
 @verifies("replay.reads.followed", observe="replay")
@@ -148,8 +156,9 @@ BODIES: tuple[Callable[[Any], Any], ...] = (
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: str(body.__name__))
 def test_what_is_read_is_found_however_it_is_written(
         body: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    here, step, x = sys.modules[__name__], TinyJit(body), Tensor([1.0, 2.0]).realize()
+    here, step = sys.modules[__name__], TinyJit(body)
     with Context(DEVICE="REFERENCE"):
+        x = Tensor([1.0, 2.0]).realize()
         for name, value in (("factor", 2.0), ("factor", 3.0), ("flag", False),
                             ("many", [2.5, 1.0])):
             monkeypatch.setattr(here, name, value)
