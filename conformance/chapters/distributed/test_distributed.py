@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from conformance.faults import jobs
 from conformance.trace import verifies
+from conformance.ways.__main__ import FURTHEST
+from conformance.ways.programs import SIZES, WAYS
 from impl import Tensor, distributed
 from impl.errors import ArgumentError
 
@@ -183,15 +186,8 @@ def test_gradients_are_sent_in_one_call(tmp_path: Path) -> None:
 
 
 PROGRAMS = """
-from conformance.chapters.multi import test_programs as programs
-losses, values = programs.trained(programs.nowhere, lambda x: x)
-for way, places in programs.ways(mesh, distributed.mesh(data=2, model=2)).items():
-    found, after = programs.trained(*places)
-    np.testing.assert_allclose(found, losses, rtol=1e-5, err_msg=way)
-    for name, value in after.items():
-        np.testing.assert_allclose(value, values[name], rtol=2e-3, atol=2e-4, err_msg=name)
-    if me == 0:
-        print(way)
+from conformance.ways import job
+job.main("tiny", "data and tensor,ring attention,pipeline")
 # One transfer that needs another one, beside kernels that need neither.
 for captured in (lambda f: f, TinyJit):
     def sums(x, y):
@@ -210,8 +206,13 @@ for captured in (lambda f: f, TinyJit):
 
 @needs_mpi
 @verifies("distributed.value.equal")
-def test_a_step_of_each_way_is_that_of_one_process(tmp_path: Path) -> None:
-    assert len(started(4, PROGRAMS, tmp_path)) == 5
+def test_each_way_is_as_on_one_device_and_sends_what_it_needs(tmp_path: Path) -> None:
+    """A sample of `python -m conformance.ways`."""
+    found = [json.loads(line) for line in started(4, PROGRAMS, tmp_path)]
+    assert [each["way"] for each in found] == ["data and tensor", "pipeline", "ring attention"]
+    for each in found:
+        theory = WAYS[each["way"]].sends(SIZES["tiny"])
+        assert each["error"] <= FURTHEST and theory <= each["sent"] <= 1.01 * theory, each
 
 
 WRONG_SIZE = """
