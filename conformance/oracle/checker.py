@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from math import prod
 from typing import Any
 
 from conformance import protocol
@@ -80,7 +81,8 @@ def check(document: Document) -> list[Finding]:
         # Nothing below makes sense for a document that speaks of what is not in it.
         return findings
     return [*check_order(document, document["order"]), *_versions(document),
-            *_dependencies(document), *_initialised(document), *_boundaries(document),
+            *_dependencies(document), *_initialised(document), *_kinds(document),
+            *_boundaries(document),
             *_devices(document), *_under_way(document), *check_memory(document)]
 
 
@@ -293,6 +295,25 @@ def _initialised(document: Document) -> Iterator[Finding]:
                               f"which no write up to version {read.version} makes")
 
 
+def _kinds(document: Document) -> Iterator[Finding]:
+    """A buffer is of its kind, and as large as its elements."""
+    rule = "schedule.document.buffers"
+    reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
+    for each in document["buffers"]:
+        number, kind, dtype = each["id"], each["kind"], each["dtype"]
+        if kind == "input" and writes[number]:
+            yield Finding(rule, f"kernel {writes[number][0].kernel} writes the input {number}")
+        if kind != "input" and each["bytes"] and not writes[number]:
+            yield Finding(rule, f"no kernel writes the {kind} {number}")
+        if kind == "output" and any(read.version == 0 for read in reads[number]):
+            yield Finding(rule, f"output {number} is read before it is written")
+        wanted = prod(each["shape"]) * protocol.itemsize(dtype) if dtype in protocol.DTYPES else \
+            each["bytes"]
+        if wanted != each["bytes"]:
+            yield Finding(rule, f"buffer {number} has {each['bytes']} bytes, its elements have "
+                                f"{wanted}: {each['shape']} of {dtype}")
+
+
 def _first_gap(start: int, stop: int, spans: Sequence[tuple[int, int]]) -> int | None:
     """The first position of start <= position < stop that no span covers."""
     for first, last in sorted(spans):
@@ -308,7 +329,7 @@ def _boundaries(document: Document) -> Iterator[Finding]:
         return
     temporary = {each["id"] for each in document["buffers"] if each["kind"] == "temporary"}
     reasons = {(each["before"], each["after"], each.get("buffer"))
-               for each in document["boundaries"] if each["reason"].strip()}
+               for each in document["boundaries"] if len(each["reason"].split()) > 1}
     reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
     for buffer in sorted(temporary):
         for read in reads[buffer]:

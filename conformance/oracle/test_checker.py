@@ -49,9 +49,9 @@ def right() -> Document:
             {"before": 2, "after": 3, "kind": "RAW", "buffer": 2, "version": 1},
             {"before": 3, "after": 4, "kind": "RAW", "buffer": 4, "version": 1}],
         "order": [0, 1, 2, 3, 4], "outputs": [3],
-        "boundaries": [{"before": 0, "after": 2, "buffer": 1, "reason": "asked"},
-                       {"before": 2, "after": 3, "buffer": 2, "reason": "asked"},
-                       {"before": 3, "after": 4, "buffer": 4, "reason": "asked"}],
+        "boundaries": [{"before": 0, "after": 2, "buffer": 1, "reason": "asked for"},
+                       {"before": 2, "after": 3, "buffer": 2, "reason": "asked for"},
+                       {"before": 3, "after": 4, "buffer": 4, "reason": "asked for"}],
         "memory": {"alignment": 64, "arenas": [{"id": 0, "device": "CPU", "bytes": 128}],
                    "placements": [place(1, 0, 0, 2), place(2, 64, 2, 3), place(4, 0, 3, 4)],
                    "planned": 128, "unplanned": 192, "lower_bound": 128}}
@@ -91,7 +91,12 @@ MISTAKES: list[tuple[str, Spoil]] = [
     ("effects.version.single-writer", lambda d: d["kernels"][1]["writes"][0].update(version=2)),
     ("effects.version.single-writer", lambda d: d["kernels"][0]["reads"][0].update(version=7)),
     ("fusion.boundary.reason", lambda d: d["boundaries"].pop()),
+    ("fusion.boundary.reason", lambda d: d["boundaries"][0].update(reason="x")),
     ("collectives.transfer.untouched", lambda d: d["kernels"][2].update(until=3)),
+    ("schedule.document.buffers", lambda d: d["buffers"][0].update(kind="input")),
+    ("schedule.document.buffers", lambda d: d["kernels"][4]["writes"].clear()),
+    ("schedule.document.buffers", lambda d: d["kernels"][0]["reads"][0].update(buffer=3)),
+    ("schedule.document.buffers", lambda d: d["buffers"][0].update(dtype="uint8")),
     ("schedule.document.schema", lambda d: d.pop("kernels")),
     ("schedule.document.schema", lambda d: d["kernels"][0]["reads"][0].update(buffer=9)),
     ("schedule.document.schema", lambda d: d["kernels"][0]["reads"][0].update(stop=65)),
@@ -236,7 +241,7 @@ def test_a_dependency_may_be_implied_by_others() -> None:
     document["memory"]["placements"][2]["offset"] = 128
     document["memory"].update(planned=192, lower_bound=192,
                               arenas=[{"id": 0, "device": "CPU", "bytes": 192}])
-    document["boundaries"].append({"before": 0, "after": 4, "buffer": 1, "reason": "asked"})
+    document["boundaries"].append({"before": 0, "after": 4, "buffer": 1, "reason": "asked for"})
     assert checker.check(document) == []
 
 
@@ -264,7 +269,7 @@ def test_a_boundary_is_where_bytes_pass() -> None:
     document["kernels"][3]["writes"].append({"buffer": 1, "version": 2, "start": 32, "stop": 64})
     document["kernels"][0]["writes"][0]["stop"] = 32
     document["kernels"][4]["reads"].append({"buffer": 1, "version": 2, "start": 0, "stop": 32})
-    document["boundaries"].append({"before": 0, "after": 4, "buffer": 1, "reason": "asked"})
+    document["boundaries"].append({"before": 0, "after": 4, "buffer": 1, "reason": "asked for"})
     assert "fusion.boundary.reason" not in {each.rule for each in checker.check(document)}
     document["boundaries"].pop()
     assert "fusion.boundary.reason" in {each.rule for each in checker.check(document)}

@@ -99,6 +99,75 @@ class NoReasonGiven(AdapterSaboteur):
             each["reason"] = ""
 
 
+class ReasonIsALetter(AdapterSaboteur):
+    rule = "fusion.boundary.reason"
+    description = "each boundary has the reason x"
+
+    def document(self, document: Document) -> None:
+        for each in document.get("boundaries", ()):
+            each["reason"] = "x"
+
+
+class EverythingIsBytes(AdapterSaboteur):
+    rule = "schedule.document.buffers"
+    description = "each buffer is said to be one of bytes"
+
+    def document(self, document: Document) -> None:
+        for each in document["buffers"]:
+            each.update(dtype="uint8", shape=[each["bytes"]])
+
+
+class TenTimesAsLarge(AdapterSaboteur):
+    rule = "schedule.document.buffers"
+    description = "buffers are said to have ten times as many elements and bytes"
+
+    def document(self, document: Document) -> None:
+        for each in document["buffers"]:
+            each.update(shape=[10, *each["shape"]], bytes=10 * each["bytes"])
+
+
+class SignsAreForgotten(AdapterSaboteur):
+    rule = "schedule.document.buffers"
+    description = "numbers with a sign are said to have none"
+
+    def document(self, document: Document) -> None:
+        for each in document["buffers"]:
+            each["dtype"] = each["dtype"].replace("uint", "int").replace("int", "uint")
+
+
+class EverythingIsAState(AdapterSaboteur):
+    rule = "schedule.document.buffers"
+    description = "what is only read is said to be overwritten"
+
+    def document(self, document: Document) -> None:
+        for each in document["buffers"]:
+            each["kind"] = "state" if each["kind"] == "input" else each["kind"]
+
+
+class EverythingIsACopy(AdapterSaboteur):
+    rule = "schedule.document.flow"
+    description = "each kernel is said to be a copy"
+
+    def document(self, document: Document) -> None:
+        for each in document["kernels"]:
+            each["kind"] = "copy"
+
+
+class AnotherInputIsRead(AdapterSaboteur):
+    rule = "schedule.document.flow"
+    description = "a kernel is said to read one input for another"
+
+    def document(self, document: Document) -> None:
+        inputs = [each for each in document["buffers"] if each["kind"] == "input"]
+        if len(inputs) < 2:
+            return
+        one, other = inputs[:2]
+        for kernel in document["kernels"]:
+            for read in kernel["reads"]:
+                if read["buffer"] == other["id"]:
+                    read.update(buffer=one["id"], start=0, stop=min(read["stop"], one["bytes"]))
+
+
 class UnknownBuffer(AdapterSaboteur):
     rule = "schedule.document.schema"
     description = "a kernel reads a buffer that is not listed"
@@ -172,6 +241,14 @@ class DtypeIsForgotten(AdapterSaboteur):
         sizes = [buffer["bytes"] for buffer in document["buffers"]]
         names = [kernel["reads"] for kernel in document["kernels"]]
         document["cache"]["key"] = key_of([sizes, names])
+
+
+class AlwaysAHit(AdapterSaboteur):
+    rule = "caching.hit.said"
+    description = "each plan is said to come from the cache"
+
+    def document(self, document: Document) -> None:
+        document["cache"]["hit"] = True
 
 
 class NamesInTheKey(AdapterSaboteur):

@@ -109,6 +109,7 @@ def _plans(subject: Subject, program: Program, settings: dict[str, int]) -> list
 
 
 @verifies("caching.hit.equal", observe="cache")
+@verifies("caching.hit.said", observe="cache")
 @after("effects.value.eager")
 def test_a_hit_gives_the_values_of_a_miss(subject: Subject) -> None:
     hits = 0
@@ -119,6 +120,8 @@ def test_a_hit_gives_the_values_of_a_miss(subject: Subject) -> None:
         miss = subject.check_values(program, "schedule", "cache")
         hit = subject.check_values(program, "schedule", "cache")
         subject.check_values(_other_inputs(program), "schedule", "cache")
+        if miss.schedule and miss.schedule[0]["cache"]["hit"]:
+            raise Failure("the first plan is said to come from an empty cache", program)
         hits += sum(document["cache"]["hit"] for document in hit.schedule)
         different = same_values(miss, hit)
         if different:

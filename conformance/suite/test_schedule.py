@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+from random import Random
+
 from conformance import protocol
 from conformance.generators import programs
 from conformance.generators.programs import Draft
 from conformance.oracle import checker
-from conformance.protocol import Document, Program, Statement
+from conformance.protocol import Document, Program, Statement, shapes
 from conformance.runner.subject import Failure, NotClaimed, Subject, same_values
 from conformance.suite import after, verifies
 
@@ -101,6 +104,142 @@ def _bytes(documents: list[Document], field: str) -> list[tuple[str, int]]:
                 reached[number] = max(reached.get(number, 0), access["stop"] - access["start"])
         found += [(kinds[number], size) for number, size in reached.items()]
     return found
+
+
+@verifies("schedule.document.buffers", observe="schedule")
+@after("effects.value.eager", "schedule.document.schema")
+def test_buffers_are_of_their_kind_and_as_large_as_their_elements(subject: Subject) -> None:
+    """What is asked for and what is overwritten are values of the program, by dtype and size."""
+    kernels = 0
+
+    def check(program: Program) -> None:
+        nonlocal kernels
+        documents = subject.documents(program)
+        kernels += sum(len(document["kernels"]) for document in documents)
+        values, wrong = _values(program), []
+        for document in documents:
+            wrong += [str(finding) for finding in checker.check(document)
+                      if finding.rule == "schedule.document.buffers"]
+            wrong += [f"no value of the program is what buffer {each} is"
+                      for each in document["buffers"] if each["kind"] in ("output", "state")
+                      and (each["dtype"], prod(each["shape"])) not in values]
+        if wrong:
+            raise Failure("; ".join(wrong), program)
+
+    subject.for_programs(check)
+    subject.met(kernels, "no program made a kernel")
+
+
+def _values(program: Program) -> set[tuple[str, int]]:
+    """The dtype and the number of elements of each value that a program makes."""
+    made, kinds = set(), shapes.Kinds()
+    for statement in protocol.walk(program["statements"]):
+        if statement["do"] not in protocol.REPETITIONS:
+            shapes.step(statement, kinds)
+            made |= {(kind.dtype, prod(kind.shape)) for kind in kinds.values()}
+    return made
+
+
+@verifies("schedule.document.buffers", observe="schedule")
+@after("effects.value.eager", "schedule.document.schema")
+def test_a_buffer_has_the_dtype_of_its_value(subject: Subject) -> None:
+    """Values of each dtype and of different sizes: read, overwritten, asked for."""
+    draft = Draft()
+    dtypes = [each for each in protocol.DTYPES if each in subject.info.dtypes and each != "bool"]
+    given = {(dtype, 5 + 2 * number) for number, dtype in enumerate(dtypes)}
+    names = {size: draft.add("input", dtype=dtype, shape=[size], data=protocol.encode(
+        programs.pattern(dtype, (size,), 1))) for dtype, size in sorted(given)}
+    draft.append({"do": "realize", "names": list(names.values())})
+    changed = names[max(names)]
+    summed = draft.add("add", changed, changed)
+    draft.append({"do": "assign", "target": changed, "from": [summed]})
+    asked = [draft.add("add", draft.add("pad", name, widths=[[0, 1]]),
+                       draft.add("pad", name, widths=[[1, 0]]))
+             for size, name in names.items() if name != changed]
+    draft.append({"do": "drop", "names": [summed]})
+    draft.append({"do": "realize", "names": [*asked, changed]})
+    draft.append({"do": "observe", "names": [*asked, changed]})
+    program = protocol.program(draft.statements)
+    if not subject.supports(program):
+        raise NotClaimed("it uses what is not declared")
+    documents = [each for each in subject.documents(program) if each["kernels"]]
+    subject.met(len(documents), "no program made a kernel")
+    seen: dict[str, set[tuple[str, int]]] = {"read": set(), "made": set()}
+    for document in documents:
+        for each in document["buffers"]:
+            what = (each["dtype"], prod(each["shape"]))
+            seen["read"] |= {what} if each["kind"] in ("input", "state") else set()
+            seen["made"] |= {what} if each["kind"] in ("output", "state") else set()
+    largest = max(given, key=lambda each: each[1])
+    results = {(dtype, size + 1) for dtype, size in given - {largest}} | {largest}
+    for does, wanted in (("read", given), ("made", results)):
+        if wanted - seen[does]:
+            raise Failure(f"no buffer that is {does} has this dtype and number of elements: "
+                          f"{sorted(wanted - seen[does])}", program)
+
+
+@verifies("schedule.document.flow", observe="schedule")
+@after("effects.value.eager", "schedule.document.schema", "schedule.document.buffers")
+def test_what_a_value_depends_on_flows_into_it(subject: Subject) -> None:
+    """Inputs and results of different sizes, so that each is known by its size."""
+    whole = 0
+    for seed in range(12):
+        program, needs = _flowing(seed)
+        if not subject.supports(program):
+            raise NotClaimed("it uses what is not declared")
+        documents = [each for each in subject.documents(program) if each["kernels"]]
+        if len(documents) != 1:
+            continue  # what flows from one schedule to the next, no document says
+        whole += 1
+        for size, wanted in needs.items():
+            read, kinds = _sources(documents[0], size)
+            if not wanted <= read or kinds <= {"copy"}:
+                raise Failure(f"the result of {size} elements is computed from inputs of "
+                              f"{sorted(wanted)}; the document says, from {sorted(read)} by "
+                              f"{sorted(kinds)}", program)
+    subject.met(whole, "no program was one schedule")
+
+
+def _flowing(seed: int) -> tuple[Program, dict[int, set[int]]]:
+    """Sums of inputs, and results of these; for each result the inputs that it depends on."""
+    random, draft = Random(seed), Draft()
+    sizes, results = (6, 10, 15, 21), (2, 3, 4)
+    inputs = {size: draft.add("input", dtype="float32", shape=[size], data=protocol.encode(
+        programs.pattern("float32", (size,), 2))) for size in sizes}
+    draft.append({"do": "realize", "names": list(inputs.values())})
+    pool = [(draft.add("sum", name, axes=[0], keepdims=True), {size})
+            for size, name in inputs.items()]
+    needs, asked = dict[int, set[int]](), list[str]()
+    for turn in range(6):
+        (one, first), (other, second) = random.sample(pool, 2)
+        made = draft.add(random.choice(("add", "mul", "maximum")), one, other)
+        pool.append((draft.add("contiguous", made) if random.random() < 0.5 else made,
+                     first | second))
+        if turn >= 3:
+            needs[results[turn - 3]] = first | second
+            wide = draft.add("expand", pool[-1][0], shape=[results[turn - 3]])
+            asked.append(draft.add("contiguous", wide))
+    draft.append({"do": "drop", "names": [
+        name for name in draft.kinds if name not in (*asked, *inputs.values())]})
+    draft.append({"do": "realize", "names": asked})
+    draft.append({"do": "observe", "names": asked})
+    return protocol.program(draft.statements), needs
+
+
+def _sources(document: Document, size: int) -> tuple[set[int], set[str]]:
+    """The sizes of the inputs that an output of this size is computed from, and by what."""
+    buffers = {each["id"]: each for each in document["buffers"]}
+    todo = [number for number in document["outputs"] if prod(buffers[number]["shape"]) == size]
+    seen, kinds = set(todo), set[str]()
+    for buffer in todo:  # grows
+        for kernel in document["kernels"]:
+            if any(access["buffer"] == buffer for access in kernel["writes"]):
+                kinds.add(kernel["kind"])
+                more = {access["buffer"] for access in kernel["reads"]} - seen
+                seen |= more
+                todo += sorted(more)
+    return {prod(buffers[number]["shape"]) for number in seen
+            if buffers[number]["kind"] == "input"}, kinds
 
 
 @verifies("schedule.document.nothing-runs", observe="schedule")

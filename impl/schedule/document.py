@@ -41,7 +41,7 @@ def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
 
 
 def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
-    storage = plan.storages[number]
+    storage = plan.storages[number]  # r[impl schedule.document.buffers]
     kind = "state" if number in plan.written else storage.kind
     return {"id": name, "name": f"b{name}", "kind": kind, "dtype": storage.dtype.name,
             "shape": [plain(storage.size)], "bytes": storage.nbytes, "device": storage.device}
@@ -57,6 +57,7 @@ def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any
         told["sent"] = kernel.transfer.sent(given)
     if number in plan.under_way:  # r[impl memory.transfer.covers]
         told["until"] = plan.under_way[number]
+    # r[impl schedule.document.flow]
     kind = "loop" if isinstance(kernel.copy, LoopInfo) else "copy" if kernel.copy else "kernel"
     return {**told, "id": number, "name": kernel.name, "kind": kind,
             "device": kernel.device, "reads": [_touch_row(t, names) for t in kernel.reads],

@@ -67,7 +67,7 @@ def plan_for(effects: Effects, environment: Environment,
         plan = make_plan(effects, canonical, environment)
     if use_cache:
         schedule_cache.put(canonical.key, plan)
-    return plan, canonical, False
+    return plan, canonical, False  # r[impl caching.hit.said]
 
 
 @contextmanager
