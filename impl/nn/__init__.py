@@ -48,11 +48,11 @@ _LAYERS = {
         "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d", "ZeroPad2d",
         "ZeroPad3d"), "resizing"),
 }
-__all__ = [*_LAYERS, "Buffer", "Module", "Parameter", "functional", "init", "lr_scheduler",
-           "optim", "state"]
+__all__ = [*_LAYERS, "Buffer", "Module", "Parameter", "amp", "functional", "init", "lr_scheduler",
+           "optim", "saving", "state", "swa_utils"]
 
 if TYPE_CHECKING:
-    from impl.nn import functional, init
+    from impl.nn import amp, functional, init, saving, swa_utils
     from impl.nn.activation import (
         CELU,
         ELU,
@@ -208,7 +208,7 @@ def __getattr__(name: str) -> Any:
     """A layer or a part of `nn`, imported now."""
     if name in _LAYERS:
         value = getattr(importlib.import_module(f"impl.nn.{_LAYERS[name]}"), name)
-    elif name in ("functional", "init"):
+    elif name in ("amp", "functional", "init", "saving", "swa_utils"):
         value = importlib.import_module(f"impl.nn.{name}")
     else:
         raise missing(name, __all__)  # r[impl errors.name.missing]

@@ -57,8 +57,11 @@ def refuse_others(operation: str, given: Any, remedy: str) -> None:
 
 # ---------------------------------------------------------------- saving
 
-def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) -> None:
+def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str],
+              metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors to a safetensors file; those on a mesh in parts, a file for each device.
+
+    `metadata` are texts about them, which `safe_metadata` reads.
 
     What was saved under this name stays until all is written. Tensors on a mesh of several
     processes are saved by all of them: each writes its part.
@@ -73,10 +76,10 @@ def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) -> No
                          "give the tensor another name")
     target = Path(path)
     if any(tensor.sharding is not None for tensor in tensors.values()):
-        _save_parts(tensors, target)
+        _save_parts(tensors, target, metadata or {})
     else:
         _replace(target, {name: _array(tensor) for name, tensor in tensors.items()},
-                 {name: _DTYPES[tensor.dtype] for name, tensor in tensors.items()})
+                 {name: _DTYPES[tensor.dtype] for name, tensor in tensors.items()}, metadata)
 
 
 def _bits(tensor: Tensor) -> Tensor:
@@ -161,7 +164,7 @@ def _own(tensor: Tensor, devices: Sequence[str]) -> dict[str, np.ndarray]:
     return {shard.device: shard.data for shard in _bits(tensor).addressable_shards}
 
 
-def _save_parts(tensors: Mapping[str, Tensor], path: Path) -> None:
+def _save_parts(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str]) -> None:
     parts = _Parts(tensors)
     text, count = json.dumps(parts.tensors), len(parts.devices)
     own = {name: _own(tensor, parts.devices) for name, tensor in tensors.items()}
@@ -184,7 +187,8 @@ def _save_parts(tensors: Mapping[str, Tensor], path: Path) -> None:
                 _write(path.with_name(names[i]), parts.of(i, own), kinds)
 
         _all_did(step, written)
-        metadata = {"format": _PARTS, "parts": json.dumps(names), "tensors": text}
+        metadata = {"format": _PARTS, "parts": json.dumps(names), "tensors": text,
+                    "metadata": json.dumps(dict(about))}
         _all_did(step, lambda: _commit(path, metadata, names) if not distributed.rank() else None)
 
 
@@ -244,6 +248,16 @@ def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
             # r[impl errors.type.builtin+2]
             raise DTypeError("safe_load", f"{os.fspath(path)} is no safetensors file, or cut "
                              f"short ({error})", "give a file of nn.state.safe_save") from None
+
+
+def safe_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The texts that were saved with the tensors of a file which `safe_load` reads."""
+    with contextlib.ExitStack() as files:
+        header, _ = _opened(Path(path), files)
+        found: dict[str, str] = header.get("__metadata__") or {}
+        if found.get("format") == _PARTS:
+            found = json.loads(found.get("metadata", "{}"))
+        return found
 
 
 def _opened(path: Path, files: contextlib.ExitStack) -> tuple[Header, memoryview]:

@@ -1,16 +1,21 @@
 """Optimisers: they turn gradients into new values of the parameters.
 
 `step()` computes the new values; `schedule_step()` only writes them down, and returns the tensors
-to realize, so that a step can share a schedule with the loss.
+to realize, so that a step can share a schedule with the loss. Groups of parameters, their options
+and what `state_dict` returns have PyTorch's names, so that its checkpoints load.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
 
 from impl.dtypes import DType, sum_accumulator
-from impl.errors import DTypeError
+from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.nn.names import missing, publish
+from impl.nn.state import laid_as
 from impl.tensor import Tensor
 from impl.tensor.names import made
 
@@ -18,12 +23,18 @@ __all__ = ["Adagrad", "Adam", "AdamW", "LAMB", "LARS", "Lion", "Muon", "Optimize
            "SGD", "clip_grad_norm_", "clip_grad_value_"]
 publish("optim", __all__)
 
+Parameters = Iterable[Tensor] | Iterable[Mapping[str, Any]]
+#: What one parameter has besides its value: name -> tensor.
+State = dict[str, Tensor]
+#: The same with the values that are loaded into them.
+Loaded = dict[str, tuple[Tensor, Any]]
+
 
 def __getattr__(name: str) -> NoReturn:
     raise missing(name, (), "nn.optim")  # r[impl errors.name.missing]
 
 
-def _number(value: float) -> Tensor:
+def number_in_memory(value: float) -> Tensor:
     """One number with memory of its own: changing it compiles nothing anew."""
     return Tensor.empty(()).assign(value)
 
@@ -58,6 +69,55 @@ def _wanted(given: Sequence[Tensor]) -> list[Tensor]:
     return list({id(p): p for p in wanted}.values())
 
 
+class Group(MutableMapping[str, Any]):
+    """Parameters with the options they share, as a dict: `group["lr"] = 0.1`, `group["params"]`.
+
+    The rate is a number in memory. So a step that was captured sees it change, and a step with
+    another rate is the same kernels.
+    """
+
+    def __init__(self, params: list[Tensor], options: dict[str, Any]) -> None:
+        self.params, self.options = params, options
+        self._given = options.pop("lr")
+        self.rate = number_in_memory(self._given)
+        #: What each parameter has, and what all of them share, beside their values.
+        self.states: list[State] = [{} for _ in params]
+        self.shared: State = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "params":
+            return self.params
+        return self._rate() if name == "lr" else self.options[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "lr":
+            self._given = value
+            self.rate.assign(value)
+        elif name != "params":
+            self.options[name] = value
+        else:  # r[impl errors.argument.refused]
+            raise ArgumentError("param_groups", "the parameters of a group stay",
+                                "use optimizer.add_param_group for others")
+
+    def __delitem__(self, name: str) -> None:
+        del self.options[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("params", "lr", *self.options))
+
+    def __len__(self) -> int:
+        return 2 + len(self.options)
+
+    def __repr__(self) -> str:
+        return repr({**self, "params": [p.shape for p in self.params]})
+
+    def _rate(self) -> float:
+        """The number that was given, unless another one was assigned since."""
+        rate: float = self.rate.item()
+        same = isinstance(self._given, (int, float)) and np.float32(self._given) == np.float32(rate)
+        return self._given if same else rate
+
+
 class Optimizer:
     """What all optimisers share. Subclasses say how one parameter changes."""
 
@@ -65,80 +125,235 @@ class Optimizer:
         super().__init_subclass__()
         made(cls)
 
-    def __init__(self, params: Sequence[Tensor], lr: float) -> None:
-        if isinstance(params, Tensor) or not isinstance(params, Iterable):
+    def __init__(self, params: Parameters, defaults: Mapping[str, Any]) -> None:
+        """The parameters, or dicts of them with options that differ from the defaults.
+
+        Raises:
+            DTypeError: they are no list, or none requires a gradient.
+        """
+        if isinstance(params, (Tensor, Mapping)) or not isinstance(params, Iterable):
             raise DTypeError("optim", f"{type(params).__name__} is no list of tensors",
                              "give nn.state.get_parameters(model)")
-        self.params = _wanted(list(params))
-        self.lr = _number(lr)
+        given: list[Any] = list(params)
+        grouped = bool(given) and isinstance(given[0], Mapping)
+        groups: list[Any] = given if grouped else [{"params": given}]
+        self.defaults = {"maximize": False, **defaults}
+        self.param_groups: list[Group] = []
+        wanted = {id(p) for p in _wanted([p for one in groups for p in _listed(one["params"])])}
+        for one in groups:
+            self._add(one, [p for p in _listed(one["params"]) if id(p) in wanted])
 
-    def __setattr__(self, name: str, value: object) -> None:
-        """A number given to `lr` goes into the memory of the one before: nothing is made anew."""
-        known = self.__dict__.get(name)
-        if name == "lr" and isinstance(known, Tensor) and isinstance(value, (int, float)):
-            known.assign(value)
-        else:
-            super().__setattr__(name, value)
+    def _add(self, given: Mapping[str, Any], params: list[Tensor]) -> None:
+        """One more group, in memory, so that the first step has the plan of all.
 
-    def begin(self, state: Sequence[Tensor]) -> None:
-        """Put parameters and state into memory, so that the first step has the plan of all."""
-        Tensor.realize(*self.params, self.lr, *state)
+        Raises:
+            ArgumentError: an option is not known, or a parameter is in another group.
+        """
+        options = {name: value for name, value in given.items() if name != "params"}
+        unknown = sorted(options.keys() - self.defaults.keys() - {"initial_lr"})
+        kind = f"optim.{type(self).__name__}"
+        if unknown:  # r[impl errors.argument.refused]
+            raise ArgumentError(kind, f"a group has no option {unknown[0]}",
+                                f"it takes {', '.join(self.defaults)}")
+        if {id(p) for p in self.params} & {id(p) for p in params}:
+            # r[impl errors.argument.refused]
+            raise ArgumentError(kind, "a parameter is in two groups", "name it in one of them")
+        group = Group(params, {**self.defaults, **options})
+        for parameter, state in zip(group.params, group.states, strict=True):
+            state.update((name, _memory(parameter)) for name in self.memories(group.options))
+        group.shared = {name: number_in_memory(0.0) for name in self.counters}
+        self.first_values(group)
+        self.param_groups.append(group)
+        Tensor.realize(*group.params, group.rate, *group.shared.values(),
+                       *(one for state in group.states for one in state.values()))
 
-    def zero_grad(self) -> None:
-        """Forget all gradients."""
+    #: Names of the numbers that all parameters of a group share.
+    counters: tuple[str, ...] = ()
+
+    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+        """The names of what each parameter of a group with these options needs to have."""
+        return ()
+
+    def first_values(self, group: Group) -> None:
+        """Change what a new group's parameters have, where it is not zeros."""
+
+    @property
+    def params(self) -> list[Tensor]:
+        """All parameters, in the order of the groups."""
+        return [p for group in self.param_groups for p in group.params]
+
+    @property
+    def state(self) -> dict[Tensor, State]:
+        """What each parameter has beside its value."""
+        return {p: {**state, **self._steps(group)} for group in self.param_groups
+                for p, state in zip(group.params, group.states, strict=True)}
+
+    @property
+    def lr(self) -> Tensor:
+        """The rate of the first group. To set it sets that of all groups, in their memory."""
+        return self.param_groups[0].rate
+
+    @lr.setter
+    def lr(self, value: float | Tensor) -> None:
+        for group in self.param_groups:
+            group["lr"] = value
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """Let more parameters be changed: `{"params": [...], "lr": 0.1}`.
+
+        Raises:
+            ArgumentError: an option is not known, or a parameter is in another group.
+        """
+        self._add(param_group, _wanted(_listed(param_group["params"])))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients, or make them zeros."""
         for parameter in self.params:
-            parameter.grad = None
+            if set_to_none or parameter.grad is None:
+                parameter.grad = None
+            else:
+                parameter.grad = parameter.zeros_like()
 
-    def step(self) -> None:
-        """Change the parameters, in memory."""
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters, in memory. A closure is called before; its result is returned."""
+        loss = None if closure is None else closure()
         Tensor.realize(*self.schedule_step())
+        return loss
 
     def schedule_step(self) -> list[Tensor]:
         """Give the parameters their new values, and return all tensors that changed."""
-        changed = self.before_step()
-        for place, parameter in enumerate(self.params):
-            if parameter.grad is not None:
-                gradient = parameter.grad.detach().cast(_wide(parameter.dtype))
-                changed += self.change(place, parameter, gradient)
+        changed: list[Tensor] = []
+        for group in self.param_groups:
+            changed += self.before_step(group)
+            for parameter, state in zip(group.params, group.states, strict=True):
+                if parameter.grad is not None:
+                    gradient = parameter.grad.detach().cast(_wide(parameter.dtype))
+                    gradient = -gradient if group.options["maximize"] else gradient
+                    self.change(group, parameter, gradient, state)
+                    changed += state.values()
         return [*self.params, *changed]
 
-    def before_step(self) -> list[Tensor]:
-        """Change what the parameters share; return what changed."""
+    def before_step(self, group: Group) -> list[Tensor]:
+        """Change what the parameters of a group share; return what changed."""
         return []
 
-    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
-        """Change one parameter; return what else changed."""
+    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+        """Change one parameter and its state."""
         raise NotImplementedError
 
-    def move(self, parameter: Tensor, update: Tensor) -> None:
+    def move(self, group: Group, parameter: Tensor, update: Tensor) -> None:
         """Subtract lr * update."""
         value = parameter.detach()
-        change = _beside(self.lr, parameter) * update
+        change = _beside(group.rate, parameter) * update
         parameter.assign((value - change).cast(parameter.dtype))
+
+    # Saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next steps depend on besides the parameters, in PyTorch's form.
+
+        `{"state": {0: {"exp_avg": tensor, ...}}, "param_groups": [{"lr": 0.1, "params": [0]}]}`:
+        parameters are numbered through all groups. The tensors are those of the optimiser, not
+        copies. `impl.save` writes it to a file.
+        """
+        states: dict[int, State] = {}
+        groups = []
+        for group in self.param_groups:
+            numbers = list(range(len(states), len(states) + len(group.params)))
+            states |= {number: {**state, **self._steps(group)}
+                       for number, state in zip(numbers, group.states, strict=True)}
+            groups.append({**group, "params": numbers})
+        return {"state": {number: state for number, state in states.items() if state},
+                "param_groups": groups}
+
+    def _steps(self, group: Group) -> State:
+        return {"step": group.shared["step"]} if "step" in group.shared else {}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on where the optimiser was whose `state_dict` this is: options, rates, and memories.
+
+        One of PyTorch's will do. What a parameter had before its first step is zeros.
+
+        Raises:
+            ShapeError: it is of other groups, or a tensor has another shape. Then nothing changed.
+            DTypeError: it is no `state_dict` of an optimiser.
+        """
+        operation = f"optim.{type(self).__name__}.load_state_dict"
+        if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
+            raise DTypeError(operation, "it has no state and param_groups",
+                             "give what state_dict() of an optimiser returned")
+        saved = state_dict["param_groups"]
+        sizes = [len(group.params) for group in self.param_groups]
+        if [len(one["params"]) for one in saved] != sizes:
+            raise ShapeError(operation, f"its groups have {[len(s['params']) for s in saved]} "
+                             f"parameters, those here {sizes}",
+                             "make the optimizer with the groups it was saved with")
+        found = [self._loaded(group, one, state_dict["state"], operation)
+                 for group, one in zip(self.param_groups, saved, strict=True)]
+        for group, (options, states, step) in zip(self.param_groups, found, strict=True):
+            group.update(options)
+            group.states = [{name: tensor.assign(value) for name, (tensor, value) in each.items()}
+                            for each in states]
+            if "step" in group.shared:
+                group.shared["step"].assign(step)
+            Tensor.realize(group.rate, *group.shared.values(),
+                           *(one for state in group.states for one in state.values()))
+
+    def _loaded(self, group: Group, saved: Mapping[str, Any], states: Mapping[Any, Any],
+                operation: str) -> tuple[dict[str, Any], list[Loaded], float]:
+        """Options, each tensor with the value that it is to have, and the number of steps."""
+        options = {name: tuple(value) if isinstance(value, list) else value
+                   for name, value in saved.items() if name in (*self.defaults, "initial_lr")}
+        given = [states.get(number, states.get(str(number), {})) for number in saved["params"]]
+        found: list[Loaded] = []
+        for place, (parameter, state, one) in enumerate(
+                zip(group.params, group.states, given, strict=True)):
+            found.append({})
+            for name in self.memories({**group.options, **options}):
+                tensor = state[name] if name in state else _memory(parameter)
+                value = 0 if one.get(name) is None else laid_as(one[name], tensor)
+                if isinstance(value, Tensor) and value.shape != tensor.shape:
+                    raise ShapeError(operation, f"{name} of parameter {place} has shape "
+                                     f"{value.shape} there, and {tensor.shape} here",
+                                     "give the parameters in the order in which they were saved")
+                found[-1][name] = tensor, value
+        # PyTorch counts the steps of each parameter.
+        return options, found, max((float(one.get("step", 0)) for one in given), default=0.0)
+
+
+def _listed(params: Any) -> list[Tensor]:
+    """The parameters of a group, of which there may be one."""
+    return [params] if isinstance(params, Tensor) else list(params)
 
 
 class SGD(Optimizer):
     """Gradient descent with momentum, as PyTorch defines it."""
 
-    velocity: list[Tensor]
+    #: Whether the decay of weights is no part of the gradient.
+    decoupled = False
 
-    def __init__(self, params: Sequence[Tensor], lr: float = 0.001, momentum: float = 0.0,
-                 weight_decay: float = 0.0, nesterov: bool = False) -> None:
-        super().__init__(params, lr)
-        self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
-        self.velocity = [_memory(p) for p in self.params] if momentum else []
-        self.begin(self.velocity)
+    def __init__(self, params: Parameters, lr: float = 0.001, momentum: float = 0.0,
+                 weight_decay: float = 0.0, nesterov: bool = False, *,
+                 maximize: bool = False) -> None:
+        super().__init__(params, {
+            "lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov,
+            "maximize": maximize})
 
-    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
-        if self.weight_decay:
-            gradient = gradient + parameter.detach() * self.weight_decay
-        if not self.momentum:
-            self.move(parameter, gradient)
-            return []
-        velocity = self.velocity[place]
-        velocity.assign(velocity * self.momentum + gradient)
-        self.move(parameter, gradient + velocity * self.momentum if self.nesterov else velocity)
-        return [velocity]
+    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+        return ("momentum_buffer",) if options["momentum"] else ()
+
+    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+        options = group.options
+        momentum = options["momentum"]
+        if options["weight_decay"] and not self.decoupled:
+            gradient = gradient + parameter.detach() * options["weight_decay"]
+        if not state:
+            self.move(group, parameter, gradient)
+            return
+        velocity = state["momentum_buffer"]
+        velocity.assign(velocity * momentum + gradient)
+        self.move(group, parameter,
+                  gradient + velocity * momentum if options["nesterov"] else velocity)
 
 
 class Adam(Optimizer):
@@ -146,41 +361,51 @@ class Adam(Optimizer):
 
     decoupled = False
     layerwise = False
+    #: Steps, and 1 - b1**step and 1 - b2**step.
+    counters = ("step", "first_weight", "second_weight")
 
-    def __init__(self, params: Sequence[Tensor], lr: float = 0.001, b1: float = 0.9,
-                 b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.0,
-                 betas: tuple[float, float] | None = None) -> None:
-        super().__init__(params, lr)
-        self.b1, self.b2 = (b1, b2) if betas is None else betas
-        self.eps, self.weight_decay = eps, weight_decay
-        self.first = [_memory(p) for p in self.params]
-        self.second = [_memory(p) for p in self.params]
-        # 1 - b1**t and 1 - b2**t after t steps, kept in a form that loses no digits.
-        self.b1_weight, self.b2_weight = _number(0.0), _number(0.0)
-        self.begin([*self.first, *self.second, self.b1_weight, self.b2_weight])
+    def __init__(self, params: Parameters, lr: float = 0.001,
+                 b1: float | tuple[float, float] = 0.9, b2: float = 0.999, eps: float = 1e-8,
+                 weight_decay: float = 0.0, betas: tuple[float, float] | None = None,
+                 amsgrad: bool = False, *, maximize: bool = False) -> None:
+        if isinstance(b1, tuple):  # PyTorch has both in this place
+            betas, b1 = b1, 0.0
+        super().__init__(params, {
+            "lr": lr, "betas": (b1, b2) if betas is None else tuple(betas), "eps": eps,
+            "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize})
 
-    def before_step(self) -> list[Tensor]:
-        self.b1_weight.assign(self.b1_weight * self.b1 + (1 - self.b1))
-        self.b2_weight.assign(self.b2_weight * self.b2 + (1 - self.b2))
-        return [self.b1_weight, self.b2_weight]
+    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+        return ("exp_avg", "exp_avg_sq", *["max_exp_avg_sq"] * bool(options["amsgrad"]))
 
-    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
-        value = parameter.detach()
-        if self.weight_decay and not self.decoupled:
-            gradient = gradient + value * self.weight_decay
-        first, second = self.first[place], self.second[place]
-        first.assign(first * self.b1 + gradient * (1 - self.b1))
-        second.assign(second * self.b2 + gradient * gradient * (1 - self.b2))
-        size = (second / _beside(self.b2_weight, parameter)).sqrt() + self.eps
-        update = (first / _beside(self.b1_weight, parameter)) / size
-        if self.weight_decay and self.decoupled:
-            update = update + value * self.weight_decay
+    def before_step(self, group: Group) -> list[Tensor]:
+        step, *weights = group.shared.values()
+        step.assign(step + 1)
+        for weight, beta in zip(weights, group.options["betas"], strict=True):
+            # 1 - beta**step in a form that loses no digits.
+            weight.assign(-(step * math.log(beta)).expm1() if beta else 1.0)
+        return [step, *weights]
+
+    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+        options, value = group.options, parameter.detach()
+        (b1, b2), decay = options["betas"], options["weight_decay"]
+        if decay and not self.decoupled:
+            gradient = gradient + value * decay
+        first, second = state["exp_avg"], state["exp_avg_sq"]
+        first.assign(first * b1 + gradient * (1 - b1))
+        second.assign(second * b2 + gradient * gradient * (1 - b2))
+        most = second
+        if "max_exp_avg_sq" in state:
+            most = state["max_exp_avg_sq"]
+            most.assign(most.maximum(second))
+        size = (most / _beside(group.shared["second_weight"], parameter)).sqrt() + options["eps"]
+        update = (first / _beside(group.shared["first_weight"], parameter)) / size
+        if decay and self.decoupled:
+            update = update + value * decay
         if self.layerwise:
             size, length = value.norm(), update.norm()
             ratio = ((size > 0) & (length > 0)).where(size / length, 1.0)
             update = update * ratio
-        self.move(parameter, update)
-        return [first, second]
+        self.move(group, parameter, update)
 
 
 class AdamW(Adam):
@@ -188,10 +413,11 @@ class AdamW(Adam):
 
     decoupled = True
 
-    def __init__(self, params: Sequence[Tensor], lr: float = 0.001, b1: float = 0.9,
-                 b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01,
-                 betas: tuple[float, float] | None = None) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, betas)
+    def __init__(self, params: Parameters, lr: float = 0.001,
+                 b1: float | tuple[float, float] = 0.9, b2: float = 0.999, eps: float = 1e-8,
+                 weight_decay: float = 0.01, betas: tuple[float, float] | None = None,
+                 amsgrad: bool = False, *, maximize: bool = False) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay, betas, amsgrad, maximize=maximize)
 
 
 class LAMB(AdamW):
@@ -203,112 +429,118 @@ class LAMB(AdamW):
 class RMSprop(Optimizer):
     """Steps divided by the root of a running mean of squared gradients, as PyTorch defines it."""
 
-    def __init__(self, params: Sequence[Tensor], lr: float = 0.01, alpha: float = 0.99,
+    def __init__(self, params: Parameters, lr: float = 0.01, alpha: float = 0.99,
                  eps: float = 1e-8, weight_decay: float = 0.0, momentum: float = 0.0,
-                 centered: bool = False) -> None:
-        super().__init__(params, lr)
-        self.alpha, self.eps, self.weight_decay = alpha, eps, weight_decay
-        self.momentum, self.centered = momentum, centered
-        self.square = [_memory(p) for p in self.params]
-        self.mean = [_memory(p) for p in self.params] if centered else []
-        self.velocity = [_memory(p) for p in self.params] if momentum else []
-        self.begin([*self.square, *self.mean, *self.velocity])
+                 centered: bool = False, *, maximize: bool = False) -> None:
+        super().__init__(params, {
+            "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay,
+            "momentum": momentum, "centered": centered, "maximize": maximize})
 
-    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
-        if self.weight_decay:
-            gradient = gradient + parameter.detach() * self.weight_decay
-        square, changed = self.square[place], [self.square[place]]
-        square.assign(square * self.alpha + gradient.square() * (1 - self.alpha))
-        size = square
-        if self.centered:
-            mean = self.mean[place]
-            mean.assign(mean * self.alpha + gradient * (1 - self.alpha))
+    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+        return ("square_avg", *["grad_avg"] * bool(options["centered"]),
+                *["momentum_buffer"] * bool(options["momentum"]))
+
+    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+        options, alpha = group.options, group.options["alpha"]
+        if options["weight_decay"]:
+            gradient = gradient + parameter.detach() * options["weight_decay"]
+        size = square = state["square_avg"]
+        square.assign(square * alpha + gradient.square() * (1 - alpha))
+        if "grad_avg" in state:
+            mean = state["grad_avg"]
+            mean.assign(mean * alpha + gradient * (1 - alpha))
             size = square - mean.square()
-            changed.append(mean)
-        update = gradient / (size.sqrt() + self.eps)
-        if self.momentum:
-            velocity = self.velocity[place]
-            velocity.assign(velocity * self.momentum + update)
+        update = gradient / (size.sqrt() + options["eps"])
+        if "momentum_buffer" in state:
+            velocity = state["momentum_buffer"]
+            velocity.assign(velocity * options["momentum"] + update)
             update = velocity * 1
-            changed.append(velocity)
-        self.move(parameter, update)
-        return changed
+        self.move(group, parameter, update)
 
 
 class Adagrad(Optimizer):
     """Steps divided by the root of the sum of all squared gradients (Duchi and others, 2011)."""
 
-    def __init__(self, params: Sequence[Tensor], lr: float = 0.01, weight_decay: float = 0.0,
-                 initial_accumulator_value: float = 0.0, eps: float = 1e-10) -> None:
-        super().__init__(params, lr)
-        self.eps, self.weight_decay = eps, weight_decay
-        self.total = [_memory(p).assign(initial_accumulator_value) for p in self.params]
-        self.begin(self.total)
+    def __init__(self, params: Parameters, lr: float = 0.01, weight_decay: float = 0.0,
+                 initial_accumulator_value: float = 0.0, eps: float = 1e-10, *,
+                 maximize: bool = False) -> None:
+        super().__init__(params, {
+            "lr": lr, "eps": eps, "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value, "maximize": maximize})
 
-    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
-        if self.weight_decay:
-            gradient = gradient + parameter.detach() * self.weight_decay
-        total = self.total[place]
+    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+        return ("sum",)
+
+    def first_values(self, group: Group) -> None:
+        for state in group.states:
+            state["sum"].assign(group.options["initial_accumulator_value"])
+
+    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+        if group.options["weight_decay"]:
+            gradient = gradient + parameter.detach() * group.options["weight_decay"]
+        total = state["sum"]
         total.assign(total + gradient.square())
-        self.move(parameter, gradient / (total.sqrt() + self.eps))
-        return [total]
+        self.move(group, parameter, gradient / (total.sqrt() + group.options["eps"]))
 
 
 class Lion(Optimizer):
     """Steps of equal length, by the sign of a running mean (Chen and others, 2023)."""
 
-    def __init__(self, params: Sequence[Tensor], lr: float = 0.0001,
+    def __init__(self, params: Parameters, lr: float = 0.0001,
                  betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0) -> None:
-        super().__init__(params, lr)
-        self.betas, self.weight_decay = betas, weight_decay
-        self.mean = [_memory(p) for p in self.params]
-        self.begin(self.mean)
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
 
-    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
-        mean, (near, far) = self.mean[place], self.betas
+    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+        return ("exp_avg",)
+
+    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+        mean, (near, far) = state["exp_avg"], group.options["betas"]
         update = (mean * near + gradient * (1 - near)).sign()
-        if self.weight_decay:
-            update = update + parameter.detach() * self.weight_decay
+        if group.options["weight_decay"]:
+            update = update + parameter.detach() * group.options["weight_decay"]
         mean.assign(mean * far + gradient * (1 - far))
-        self.move(parameter, update)
-        return [mean]
+        self.move(group, parameter, update)
 
 
 class LARS(SGD):
     """SGD whose steps are as long as the parameter is large (You and others, 2017)."""
 
-    def __init__(self, params: Sequence[Tensor], lr: float = 0.001, momentum: float = 0.9,
+    decoupled = True
+
+    def __init__(self, params: Parameters, lr: float = 0.001, momentum: float = 0.9,
                  weight_decay: float = 0.0001, nesterov: bool = False,
                  tcoef: float = 0.001) -> None:
-        self.tcoef = tcoef
-        super().__init__(params, lr, momentum, weight_decay, nesterov)
+        Optimizer.__init__(self, params, {
+            "lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov,
+            "tcoef": tcoef})
 
-    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
-        value = parameter.detach()
+    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+        value, options = parameter.detach(), group.options
+        decay, tcoef = options["weight_decay"], options["tcoef"]
         size, length = value.norm(), gradient.norm()
         both = (size > 0) & (length > 0)
-        ratio = both.where(self.tcoef * size / (length + self.weight_decay * size), 1.0)
-        decayed = (gradient + value * self.weight_decay) * ratio
-        decay, self.weight_decay = self.weight_decay, 0.0
-        changed = super().change(place, parameter, decayed)
-        self.weight_decay = decay
-        return changed
+        ratio = both.where(tcoef * size / (length + decay * size), 1.0)
+        super().change(group, parameter, (gradient + value * decay) * ratio, state)
 
 
 class Muon(SGD):
     """SGD with momentum, whose steps for matrices are made nearly orthogonal (Jordan, 2024)."""
 
-    def __init__(self, params: Sequence[Tensor], lr: float = 0.02, momentum: float = 0.95,
-                 weight_decay: float = 0.1, nesterov: bool = True, steps: int = 5) -> None:
-        self.steps, self.decay = steps, weight_decay
-        super().__init__(params, lr, momentum, 0.0, nesterov)
+    decoupled = True
 
-    def move(self, parameter: Tensor, update: Tensor) -> None:
+    def __init__(self, params: Parameters, lr: float = 0.02, momentum: float = 0.95,
+                 weight_decay: float = 0.1, nesterov: bool = True, steps: int = 5) -> None:
+        Optimizer.__init__(self, params, {
+            "lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov,
+            "ns_steps": steps})
+
+    def move(self, group: Group, parameter: Tensor, update: Tensor) -> None:
+        options = group.options
         if len(parameter.shape) >= 2:
-            update = orthogonal(update.flatten(1), self.steps).reshape(parameter.shape)
+            update = orthogonal(update.flatten(1), options["ns_steps"]).reshape(parameter.shape)
             rows, columns = parameter.shape[0], parameter.numel() // parameter.shape[0]
             update = update * max(1.0, rows / columns) ** 0.5
-        super().move(parameter, update + parameter.detach() * self.decay)
+        super().move(group, parameter, update + parameter.detach() * options["weight_decay"])
 
 
 def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:

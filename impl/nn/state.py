@@ -5,13 +5,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from impl.errors import ShapeError
-from impl.nn.files import refuse_others, safe_load, safe_save
+from impl.errors import DTypeError, ShapeError
+from impl.nn.files import refuse_others, safe_load, safe_metadata, safe_save
 from impl.nn.names import missing, publish
 from impl.tensor import Tensor
 
-__all__ = ["get_parameters", "get_state_dict", "load_state_dict", "safe_load", "safe_save",
-           "torch_load"]
+__all__ = ["get_parameters", "get_state_dict", "load_state_dict", "safe_load",
+           "safe_metadata", "safe_save", "torch_load"]
 publish("state", __all__)
 
 
@@ -84,7 +84,7 @@ def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -
         DTypeError: `state` is no dict of tensors.
     """
     if isinstance(state, Mapping):
-        state = {name: _own(value) for name, value in state.items()}
+        state = {name: own_tensor(value) for name, value in state.items()}
     refuse_others("load_state_dict", state, "give the model first, then what safe_load returns")
     own = get_state_dict(model)
     saved = {id(own[name]) for name in own.keys() & state.keys()}
@@ -101,12 +101,21 @@ def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -
             if given.shape != tensor.shape:
                 raise ShapeError("load_state_dict", f"{name} has shape {tensor.shape}, the saved "
                                  f"one {given.shape}", "load a file saved from the same model")
-            changed.append(tensor.assign(given.shard_like(tensor).cast(tensor.dtype)))
+            changed.append(tensor.assign(laid_as(given, tensor)))
     if changed:
         Tensor.realize(*changed)
 
 
-def _own(value: Any) -> Any:
+def own_tensor(value: Any) -> Any:
     """What another library's tensor, or an array, is here; anything else as it is."""
     return Tensor(value) if not isinstance(value, Tensor) and hasattr(value, "__array__") \
         else value
+
+
+def laid_as(value: Any, tensor: Tensor) -> Tensor:
+    """A saved value in the dtype of a tensor, and where that is: on its device, or its mesh."""
+    given = own_tensor(value)
+    if not isinstance(given, Tensor):
+        raise DTypeError("load_state_dict", f"a {type(value).__name__} stands where a tensor was",
+                         "give what state_dict() returned")
+    return given.shard_like(tensor).cast(tensor.dtype)

@@ -301,6 +301,25 @@ class Creation(Linalg):
                              "give one: 42") from None
 
     @classmethod
+    def get_rng_state(cls) -> Self:
+        """Where the random numbers are, to be saved beside a model: 16 bytes, as `uint8`."""
+        return cls(np.frombuffer(generator.state(), np.uint8))
+
+    @staticmethod
+    def set_rng_state(new_state: Any) -> None:
+        """Go on with the random numbers where `get_rng_state` was called.
+
+        Raises:
+            DTypeError: it is something else than that returned.
+        """
+        state = np.asarray(new_state)
+        if state.dtype != np.uint8 or state.shape != (16,):
+            # r[impl tensor.arguments.refused+2]
+            raise DTypeError("set_rng_state", f"{state.dtype} of shape {state.shape} is no state "
+                             "of random numbers", "give what Tensor.get_rng_state() returned")
+        generator.restore(state.tobytes())  # r[impl tensor.random.bits]
+
+    @classmethod
     def rand(cls, *shape: Any, dtype: Any = None, device: str | None = None,
              requires_grad: bool = False) -> Self:
         """Floats spread evenly over [0, 1)."""

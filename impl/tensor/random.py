@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import struct
 import time
 import weakref
 from typing import Any
@@ -68,7 +69,20 @@ class Generator:
             self.key = None  # its name is free now, unless an expression still uses it
             self.key = self.keys.bind(seed % _LIMIT)
             self.high = (seed >> 31) & 0xFFFFFFFF
+            self.number = seed & (1 << 63) - 1
             self.counter = 0
+
+    def state(self) -> bytes:
+        """The seed and the counter: where the random numbers are."""
+        with lock:
+            return struct.pack("<QQ", self.number, self.counter)
+
+    def restore(self, state: bytes) -> None:
+        """Go on where they were."""
+        seed, counter = struct.unpack("<QQ", state)
+        with lock:
+            self.seed(seed)
+            self.counter = counter
 
     def reserve(self, count: int) -> int:
         """Where the next `count` values start."""

@@ -171,7 +171,8 @@ def test_half_parameters_have_wide_state() -> None:
     optimizer = nn.optim.Adam([parameter])
     parameter.square().sum().backward()
     optimizer.step()
-    assert parameter.dtype is dtypes.float16 and optimizer.second[0].dtype is dtypes.float32
+    second = optimizer.state[parameter]["exp_avg_sq"]
+    assert parameter.dtype is dtypes.float16 and second.dtype is dtypes.float32
 
 
 def test_an_optimiser_needs_parameters() -> None:

@@ -1,0 +1,292 @@
+"""Training that is saved and goes on: optimisers, schedules, scales, means, random numbers."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from impl import Tensor, TinyJit, nn
+from impl.errors import ArgumentError, DTypeError, ShapeError
+from impl.nn.amp import GradScaler
+from impl.nn.saving import load, save
+from impl.nn.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from impl.settings import Context
+
+random = np.random.default_rng(3)
+VALUES = [random.standard_normal((2, 3)).astype("f"), random.standard_normal(3).astype("f")]
+GRADIENTS = [[random.standard_normal(one.shape).astype("f") for one in VALUES] for _ in range(4)]
+
+
+@pytest.fixture(autouse=True)
+def _reference() -> Iterator[None]:
+    with Context(DEVICE="REFERENCE"):
+        yield
+
+
+def two(p: list[Any], **second: Any) -> list[dict[str, Any]]:
+    return [{"params": p[:1]}, {"params": p[1], **second}]
+
+
+#: How each is made, by the module that has it: this one, or PyTorch's.
+OPTIMISERS: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "SGD": lambda m, p: m.SGD(two(p, lr=0.2, weight_decay=0.1), lr=0.1, momentum=0.9),
+    "Adam": lambda m, p: m.Adam(two(p, betas=(0.8, 0.9)), lr=0.1, maximize=True),
+    "amsgrad": lambda m, p: m.Adam(p, lr=0.1, amsgrad=True),
+    "AdamW": lambda m, p: m.AdamW(two(p, weight_decay=0.0), lr=0.1),
+    "RMSprop": lambda m, p: m.RMSprop(p, lr=0.1, momentum=0.5, centered=True),
+    "Adagrad": lambda m, p: m.Adagrad(p, lr=0.1, initial_accumulator_value=0.3),
+    "Lion": lambda m, p: m.Lion(p, lr=0.1), "LARS": lambda m, p: m.LARS(p, lr=0.1),
+    "LAMB": lambda m, p: m.LAMB(p, lr=0.1), "Muon": lambda m, p: m.Muon(p, lr=0.1)}
+
+
+def parameters() -> list[Tensor]:
+    return [Tensor(one, requires_grad=True) for one in VALUES]
+
+
+def steps(optimizer: Any, given: list[Any], gradients: list[list[np.ndarray]],
+          made: Callable[[np.ndarray], Any] = Tensor) -> list[np.ndarray]:
+    for each in gradients:
+        for parameter, gradient in zip(given, each, strict=True):
+            parameter.grad = made(gradient)
+        optimizer.step()
+    return [one.detach().numpy() for one in given]
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_an_optimiser_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
+    given, make = parameters(), OPTIMISERS[name]
+    optimizer = make(nn.optim, given)
+    half = steps(optimizer, given, GRADIENTS[:2])
+    save(optimizer.state_dict(), tmp_path / "state")
+    wanted = steps(optimizer, given, GRADIENTS[2:])
+    again = [Tensor(one, requires_grad=True) for one in half]
+    other = make(nn.optim, again)
+    other.param_groups[0]["lr"] = 7.0
+    other.load_state_dict(load(tmp_path / "state"))
+    for one, two in zip(steps(other, again, GRADIENTS[2:]), wanted, strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_an_optimiser_goes_on_where_that_of_torch_was() -> None:
+    # What torch.optim.Adam(...).state_dict() gives: its names, lists of numbers, arrays.
+    first, second = np.array([1, -2], np.float32), np.array([4, 9], np.float32)
+    state = {"step": np.float32(3), "exp_avg": first, "exp_avg_sq": second}
+    gradient = np.array([2, 3], np.float32)
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+    optimizer = nn.optim.Adam([weight], lr=7.0)
+    optimizer.load_state_dict({"state": {0: state}, "param_groups": [
+        {"lr": 0.1, "betas": [0.9, 0.99], "eps": 0.5, "weight_decay": 0, "amsgrad": False,
+         "maximize": False, "foreach": None, "capturable": False, "fused": None, "params": [0]}]})
+    found = steps(optimizer, [weight], [[gradient]])[0]
+    mean = (0.9 * first + 0.1 * gradient) / (1 - 0.9 ** 4)
+    size = np.sqrt((0.99 * second + 0.01 * gradient ** 2) / (1 - 0.99 ** 4)) + 0.5
+    assert np.allclose(found, [1, 2] - 0.1 * mean / size, atol=1e-6)
+    assert optimizer.param_groups[0]["lr"] == 0.1 and optimizer.state[weight]["step"].item() == 4
+    optimizer.load_state_dict({"state": {}, "param_groups": [{"params": [0], "amsgrad": True}]})
+    assert optimizer.state[weight]["max_exp_avg_sq"].tolist() == [0, 0]
+    assert optimizer.state[weight]["exp_avg"].tolist() == [0, 0]
+
+
+def test_a_state_of_another_optimiser_is_refused_and_changes_nothing() -> None:
+    given = parameters()
+    optimizer = nn.optim.Adam(given, lr=0.1)
+    saved = optimizer.state_dict()
+    with pytest.raises(DTypeError, match="it has no state and param_groups"):
+        optimizer.load_state_dict({"a": Tensor([1.0])})
+    with pytest.raises(ShapeError, match=r"its groups have \[1\] parameters, those here \[2\]"):
+        optimizer.load_state_dict(nn.optim.Adam(parameters()[:1]).state_dict())
+    saved["param_groups"][0] |= {"lr": 0.3, "params": [1, 0]}
+    with pytest.raises(ShapeError, match=r"exp_avg of parameter 0 has shape \(3,\) there"):
+        optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_groups_are_dicts_and_more_of_them_can_come() -> None:
+    first, second = parameters()
+    optimizer = nn.optim.SGD([first], lr=0.5)
+    optimizer.add_param_group({"params": [second], "lr": 0.25})
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.25]
+    assert optimizer.param_groups[1]["params"] == [second] and len(optimizer.params) == 2
+    for group in optimizer.param_groups:
+        group["lr"] *= 2
+    found = steps(optimizer, [first, second], GRADIENTS[:1])
+    assert np.allclose(found[0], VALUES[0] - GRADIENTS[0][0])
+    assert np.allclose(found[1], VALUES[1] - 0.5 * GRADIENTS[0][1])
+    optimizer.lr.assign(0.125)
+    assert optimizer.param_groups[0]["lr"] == 0.125
+    with pytest.raises(ArgumentError, match="a parameter is in two groups"):
+        optimizer.add_param_group({"params": [second]})
+    with pytest.raises(ArgumentError, match="a group has no option momentums"):
+        optimizer.add_param_group({"params": [Tensor([1.0])], "momentums": 1})
+    optimizer.zero_grad(set_to_none=False)
+    assert first.grad is not None and not first.grad.numpy().any()
+    optimizer.zero_grad()
+    assert first.grad is None
+
+
+def test_a_captured_step_sees_the_rate_of_its_group() -> None:
+    weight = Tensor([4.0], requires_grad=True)
+    optimizer = nn.optim.SGD([weight], lr=0.5)
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        (weight * x).sum().backward()
+        optimizer.step()
+        return weight * 1
+
+    for rate in (0.5, 0.5, 0.5, 0.25, 0.0):
+        optimizer.param_groups[0]["lr"] = rate
+        last = step(Tensor([1.0]))
+    assert last.tolist() == [2.25] and step.explain().startswith("step: 5 calls, 3 replayed")
+
+
+SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
+    "StepLR": lambda s, o: s.StepLR(o, 2), "PolynomialLR": lambda s, o: s.PolynomialLR(o, 4, 2.0),
+    "LambdaLR": lambda s, o: s.LambdaLR(o, [lambda n: 0.5 ** n, lambda n: 1.0]),
+    "ConstantLR": lambda s, o: s.ConstantLR(o, 0.5, 3),
+    "OneCycleLR": lambda s, o: s.OneCycleLR(o, [0.5, 1.0], 12),
+    "CosineAnnealingWarmRestarts": lambda s, o: s.CosineAnnealingWarmRestarts(o, 3, 2, 0.01),
+    "SequentialLR": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, 1.0, 3), s.ExponentialLR(o, 0.9)], [3])}
+#: What the rates of the second group, which begins at 0.2, are there after 0 to 7 steps.
+RATES = {
+    "StepLR": [.2, .2, .02, .02, .002, .002, .0002, .0002],
+    "PolynomialLR": [.2, .1125, .05, .0125, 0, 0, 0, 0], "LambdaLR": [.2] * 8,
+    "ConstantLR": [.1, .1, .1, .2, .2, .2, .2, .2],
+    "SequentialLR": [.02, .08, .14, .2, .18, .162, .1458, .13122]}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
+    def made() -> tuple[Any, Any]:
+        groups: list[dict[str, Any]] = [{"params": [Tensor([1.0])], "lr": 0.4},
+                                        {"params": [Tensor([2.0])]}]
+        optimizer = nn.optim.SGD(groups, lr=0.2)
+        return optimizer, SCHEDULES[name](nn.lr_scheduler, optimizer)
+
+    optimizer, schedule = made()
+    found = [optimizer.param_groups[1]["lr"]]
+    for number in range(7):
+        if number == 4:
+            save(schedule.state_dict(), tmp_path / "state")
+            optimizer, schedule = made()
+            schedule.load_state_dict(load(tmp_path / "state"))
+            assert optimizer.param_groups[1]["lr"] == found[-1]
+        schedule.step()
+        found.append(optimizer.param_groups[1]["lr"])
+        assert schedule.get_last_lr()[1] == found[-1]
+    if name in RATES:
+        assert np.allclose(found, RATES[name])
+    if name == "CosineAnnealingWarmRestarts":
+        assert found[0] == found[3] and np.isclose(found[1], 0.01 + 0.19 * (1 + 0.5) / 2)
+
+
+def test_a_rate_falls_where_nothing_becomes_better() -> None:
+    optimizer = nn.optim.SGD([Tensor([1.0])], lr=1.0)
+    schedule = nn.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1, cooldown=1, factor=0.5)
+    found = []
+    for measure in (3, 2, 2, 2, 2, 1.99999, 2, 1, 5):
+        schedule.step(Tensor(float(measure)))
+        found.append(optimizer.param_groups[0]["lr"])
+    assert found == [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25]
+    with pytest.raises(ArgumentError, match="no measure is given"):
+        schedule.step()
+    again = nn.lr_scheduler.ReduceLROnPlateau(nn.optim.SGD([Tensor([1.0])], lr=1.0))
+    again.load_state_dict(schedule.state_dict())
+    assert again.best == 1 and again.optimizer.param_groups[0]["lr"] == 0.25
+
+
+def test_a_step_with_gradients_that_are_not_finite_is_left_out() -> None:
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+    optimizer = nn.optim.SGD([weight], lr=0.5)
+    scaler = GradScaler(init_scale=8.0, growth_interval=2)
+    found = []
+    for x in (1.0, 1.0, math.inf, 1.0):
+        optimizer.zero_grad()
+        scaler.scale((weight * x).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        found.append((weight.tolist()[0], scaler.get_scale()))
+    assert found == [(0.5, 8), (0, 16), (0, 8), (-0.5, 8)]
+    scaler.scale(weight.sum()).backward()
+    scaler.unscale_(optimizer)
+    with pytest.raises(ArgumentError, match="the gradients are divided already"):
+        scaler.unscale_(optimizer)
+    again = GradScaler()
+    again.load_state_dict(scaler.state_dict())
+    assert again.state_dict() == scaler.state_dict() and again.get_scale() == 8
+
+
+def test_means_of_weights() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    moving, equal = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.5)), \
+        AveragedModel(model)
+    for value in (2.0, 4.0, 9.0):
+        model.weight.assign(value)
+        moving.update_parameters(model)
+        equal.update_parameters(model)
+    assert moving.module.weight.tolist() == [[6.0, 6.0]]
+    assert equal(Tensor([[1.0, 1.0]])).tolist() == [[10.0]]
+    assert not equal.module.weight.requires_grad and equal.n_averaged.item() == 3
+    again = AveragedModel(nn.Linear(2, 1, bias=False))
+    again.load_state_dict(equal.state_dict())
+    model.weight.assign(13.0)
+    again.update_parameters(model)
+    assert again.module.weight.tolist() == [[7.0, 7.0]]
+
+
+def test_random_numbers_go_on_where_they_were(tmp_path: Path) -> None:
+    Tensor.manual_seed(2 ** 40 + 5)
+    Tensor.rand(3)
+    save({"random": Tensor.get_rng_state()}, tmp_path / "state")
+    wanted = Tensor.rand(4).tolist()
+    Tensor.manual_seed(1)
+    Tensor.set_rng_state(load(tmp_path / "state")["random"])
+    assert Tensor.rand(4).tolist() == wanted
+    with pytest.raises(DTypeError, match=r"set_rng_state: .* is no state of random numbers"):
+        Tensor.set_rng_state([1, 2])
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "all"
+    given: dict[Any, Any] = {
+        "a": [Tensor([1.0, 2.0]), (1, 2.5, None, True, "text", -math.inf)], 3: {}, None: [],
+        "b": {"a": np.arange(3, dtype=np.int16)}, "c": np.float32(0.5)}
+    save(given, path)
+    found = load(path, map_location="REFERENCE")
+    assert found["a"][0].tolist() == [1, 2] and found["a"][1] == given["a"][1]
+    assert found["b"]["a"].tolist() == [0, 1, 2] and (found[3], found[None]) == ({}, [])
+    assert found["c"] == 0.5
+    assert list(nn.state.safe_load(path)) == ["a.0", "b.a"]
+    save(Tensor([1, 2]), path)
+    assert load(path).tolist() == [1, 2]
+    with pytest.raises(DTypeError, match="save: model is a Linear"):
+        save({"model": nn.Linear(2, 3)}, path)
+    with pytest.raises(ArgumentError, match="map_location is <function"):
+        load(path, map_location=lambda storage, place: storage)
+    nn.state.safe_save({"tensor": Tensor([1])}, path, {
+        "format": "tensor-schedule/tree/1", "tree": '{"keys": ["a"], "values": [{"tuple": 3}]}'})
+    with pytest.raises(DTypeError, match="load: .* is damaged"):
+        load(path)
+
+
+def test_files_of_numpy_are_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "some.npz"
+    np.savez(path, a=np.arange(3), b=np.ones((2, 2), np.float16))
+    found = load(path)
+    assert found["a"].tolist() == [0, 1, 2] and found["b"].dtype.name == "float16"
+    np.save(tmp_path / "one.npy", np.arange(4.0))
+    assert load(tmp_path / "one.npy").tolist() == [0, 1, 2, 3]
+    np.savez(path, a=np.array([{}], object))
+    with pytest.raises(DTypeError, match="load: .* has other things than arrays of numbers"):
+        load(path)
+    whole = (tmp_path / "one.npy").read_bytes()
+    for damaged in (whole[:20], whole[:-3], whole.replace(b"(4,)", b"(9,)")):
+        path.write_bytes(damaged)
+        with pytest.raises(DTypeError, match="is damaged"):
+            load(path)
