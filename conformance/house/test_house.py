@@ -255,6 +255,7 @@ NAMES_OF_SEVERAL = {
     "table": "what a command prints",
     "linearize": "an order of kernels, and JAX's name of a transform",
     "scan": "a running result, made as a node or differentiated, and JAX's name of a loop",
+    "load": "a node that reads memory, and PyTorch's name of reading a file",
 }
 
 

@@ -69,7 +69,7 @@ def _wanted(given: Sequence[Tensor]) -> list[Tensor]:
     return list({id(p): p for p in wanted}.values())
 
 
-class Group(MutableMapping[str, Any]):
+class ParameterGroup(MutableMapping[str, Any]):
     """Parameters with the options they share, as a dict: `group["lr"] = 0.1`, `group["params"]`.
 
     The rate is a number in memory. So a step that was captured sees it change, and a step with
@@ -138,7 +138,7 @@ class Optimizer:
         grouped = bool(given) and isinstance(given[0], Mapping)
         groups: list[Any] = given if grouped else [{"params": given}]
         self.defaults = {"maximize": False, **defaults}
-        self.param_groups: list[Group] = []
+        self.param_groups: list[ParameterGroup] = []
         wanted = {id(p) for p in _wanted([p for one in groups for p in _listed(one["params"])])}
         for one in groups:
             self._add(one, [p for p in _listed(one["params"]) if id(p) in wanted])
@@ -158,7 +158,7 @@ class Optimizer:
         if {id(p) for p in self.params} & {id(p) for p in params}:
             # r[impl errors.argument.refused]
             raise ArgumentError(kind, "a parameter is in two groups", "name it in one of them")
-        group = Group(params, {**self.defaults, **options})
+        group = ParameterGroup(params, {**self.defaults, **options})
         for parameter, state in zip(group.params, group.states, strict=True):
             state.update((name, _memory(parameter)) for name in self.memories(group.options))
         group.shared = {name: number_in_memory(0.0) for name in self.counters}
@@ -174,7 +174,7 @@ class Optimizer:
         """The names of what each parameter of a group with these options needs to have."""
         return ()
 
-    def first_values(self, group: Group) -> None:
+    def first_values(self, group: ParameterGroup) -> None:
         """Change what a new group's parameters have, where it is not zeros."""
 
     @property
@@ -233,15 +233,16 @@ class Optimizer:
                     changed += state.values()
         return [*self.params, *changed]
 
-    def before_step(self, group: Group) -> list[Tensor]:
+    def before_step(self, group: ParameterGroup) -> list[Tensor]:
         """Change what the parameters of a group share; return what changed."""
         return []
 
-    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+    def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
+               state: State) -> None:
         """Change one parameter and its state."""
         raise NotImplementedError
 
-    def move(self, group: Group, parameter: Tensor, update: Tensor) -> None:
+    def move(self, group: ParameterGroup, parameter: Tensor, update: Tensor) -> None:
         """Subtract lr * update."""
         value = parameter.detach()
         change = _beside(group.rate, parameter) * update
@@ -266,7 +267,7 @@ class Optimizer:
         return {"state": {number: state for number, state in states.items() if state},
                 "param_groups": groups}
 
-    def _steps(self, group: Group) -> State:
+    def _steps(self, group: ParameterGroup) -> State:
         return {"step": group.shared["step"]} if "step" in group.shared else {}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -299,7 +300,7 @@ class Optimizer:
             Tensor.realize(group.rate, *group.shared.values(),
                            *(one for state in group.states for one in state.values()))
 
-    def _loaded(self, group: Group, saved: Mapping[str, Any], states: Mapping[Any, Any],
+    def _loaded(self, group: ParameterGroup, saved: Mapping[str, Any], states: Mapping[Any, Any],
                 operation: str) -> tuple[dict[str, Any], list[Loaded], float]:
         """Options, each tensor with the value that it is to have, and the number of steps."""
         options = {name: tuple(value) if isinstance(value, list) else value
@@ -342,7 +343,8 @@ class SGD(Optimizer):
     def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
         return ("momentum_buffer",) if options["momentum"] else ()
 
-    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+    def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
+               state: State) -> None:
         options = group.options
         momentum = options["momentum"]
         if options["weight_decay"] and not self.decoupled:
@@ -377,7 +379,7 @@ class Adam(Optimizer):
     def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
         return ("exp_avg", "exp_avg_sq", *["max_exp_avg_sq"] * bool(options["amsgrad"]))
 
-    def before_step(self, group: Group) -> list[Tensor]:
+    def before_step(self, group: ParameterGroup) -> list[Tensor]:
         step, *weights = group.shared.values()
         step.assign(step + 1)
         for weight, beta in zip(weights, group.options["betas"], strict=True):
@@ -385,7 +387,8 @@ class Adam(Optimizer):
             weight.assign(-(step * math.log(beta)).expm1() if beta else 1.0)
         return [step, *weights]
 
-    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+    def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
+               state: State) -> None:
         options, value = group.options, parameter.detach()
         (b1, b2), decay = options["betas"], options["weight_decay"]
         if decay and not self.decoupled:
@@ -440,7 +443,8 @@ class RMSprop(Optimizer):
         return ("square_avg", *["grad_avg"] * bool(options["centered"]),
                 *["momentum_buffer"] * bool(options["momentum"]))
 
-    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+    def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
+               state: State) -> None:
         options, alpha = group.options, group.options["alpha"]
         if options["weight_decay"]:
             gradient = gradient + parameter.detach() * options["weight_decay"]
@@ -471,11 +475,12 @@ class Adagrad(Optimizer):
     def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
         return ("sum",)
 
-    def first_values(self, group: Group) -> None:
+    def first_values(self, group: ParameterGroup) -> None:
         for state in group.states:
             state["sum"].assign(group.options["initial_accumulator_value"])
 
-    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+    def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
+               state: State) -> None:
         if group.options["weight_decay"]:
             gradient = gradient + parameter.detach() * group.options["weight_decay"]
         total = state["sum"]
@@ -493,7 +498,8 @@ class Lion(Optimizer):
     def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
         return ("exp_avg",)
 
-    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+    def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
+               state: State) -> None:
         mean, (near, far) = state["exp_avg"], group.options["betas"]
         update = (mean * near + gradient * (1 - near)).sign()
         if group.options["weight_decay"]:
@@ -514,7 +520,8 @@ class LARS(SGD):
             "lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov,
             "tcoef": tcoef})
 
-    def change(self, group: Group, parameter: Tensor, gradient: Tensor, state: State) -> None:
+    def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
+               state: State) -> None:
         value, options = parameter.detach(), group.options
         decay, tcoef = options["weight_decay"], options["tcoef"]
         size, length = value.norm(), gradient.norm()
@@ -534,7 +541,7 @@ class Muon(SGD):
             "lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov,
             "ns_steps": steps})
 
-    def move(self, group: Group, parameter: Tensor, update: Tensor) -> None:
+    def move(self, group: ParameterGroup, parameter: Tensor, update: Tensor) -> None:
         options = group.options
         if len(parameter.shape) >= 2:
             update = orthogonal(update.flatten(1), options["ns_steps"]).reshape(parameter.shape)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from impl.errors import ArgumentError, DTypeError
+from impl.nn import checkpoints
 from impl.nn.files import safe_load, safe_metadata, safe_save
-from impl.nn.state import torch_load
 from impl.tensor import Tensor
 
 __all__ = ["load", "save"]
@@ -92,7 +92,7 @@ def _loaded(path: Path) -> Any:
     with open(path, "rb") as file:
         start = file.read(8)
     if start[:2] == b"PK" or start[:6] == b"\x93NUMPY":
-        return _numpy_load(path) if _of_numpy(path, start) else torch_load(path)
+        return _numpy_load(path) if _of_numpy(path, start) else checkpoints.torch_load(path)
     tensors, metadata = safe_load(path), safe_metadata(path)
     if metadata.get("format") != _FORMAT:
         return tensors

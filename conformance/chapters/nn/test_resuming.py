@@ -11,8 +11,8 @@ import pytest
 
 from impl import Tensor, TinyJit, nn
 from impl.errors import ArgumentError, DTypeError, ShapeError
+from impl.nn import saving
 from impl.nn.amp import GradScaler
-from impl.nn.saving import load, save
 from impl.nn.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from impl.settings import Context
 
@@ -61,12 +61,12 @@ def test_an_optimiser_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     given, make = parameters(), OPTIMISERS[name]
     optimizer = make(nn.optim, given)
     half = steps(optimizer, given, GRADIENTS[:2])
-    save(optimizer.state_dict(), tmp_path / "state")
+    saving.save(optimizer.state_dict(), tmp_path / "state")
     wanted = steps(optimizer, given, GRADIENTS[2:])
     again = [Tensor(one, requires_grad=True) for one in half]
     other = make(nn.optim, again)
     other.param_groups[0]["lr"] = 7.0
-    other.load_state_dict(load(tmp_path / "state"))
+    other.load_state_dict(saving.load(tmp_path / "state"))
     for one, two in zip(steps(other, again, GRADIENTS[2:]), wanted, strict=True):
         assert np.array_equal(one, two)
 
@@ -173,9 +173,9 @@ def test_a_schedule_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     found = [optimizer.param_groups[1]["lr"]]
     for number in range(7):
         if number == 4:
-            save(schedule.state_dict(), tmp_path / "state")
+            saving.save(schedule.state_dict(), tmp_path / "state")
             optimizer, schedule = made()
-            schedule.load_state_dict(load(tmp_path / "state"))
+            schedule.load_state_dict(saving.load(tmp_path / "state"))
             assert optimizer.param_groups[1]["lr"] == found[-1]
         schedule.step()
         found.append(optimizer.param_groups[1]["lr"])
@@ -243,10 +243,10 @@ def test_means_of_weights() -> None:
 def test_random_numbers_go_on_where_they_were(tmp_path: Path) -> None:
     Tensor.manual_seed(2 ** 40 + 5)
     Tensor.rand(3)
-    save({"random": Tensor.get_rng_state()}, tmp_path / "state")
+    saving.save({"random": Tensor.get_rng_state()}, tmp_path / "state")
     wanted = Tensor.rand(4).tolist()
     Tensor.manual_seed(1)
-    Tensor.set_rng_state(load(tmp_path / "state")["random"])
+    Tensor.set_rng_state(saving.load(tmp_path / "state")["random"])
     assert Tensor.rand(4).tolist() == wanted
     with pytest.raises(DTypeError, match=r"set_rng_state: .* is no state of random numbers"):
         Tensor.set_rng_state([1, 2])
@@ -257,36 +257,36 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     given: dict[Any, Any] = {
         "a": [Tensor([1.0, 2.0]), (1, 2.5, None, True, "text", -math.inf)], 3: {}, None: [],
         "b": {"a": np.arange(3, dtype=np.int16)}, "c": np.float32(0.5)}
-    save(given, path)
-    found = load(path, map_location="REFERENCE")
+    saving.save(given, path)
+    found = saving.load(path, map_location="REFERENCE")
     assert found["a"][0].tolist() == [1, 2] and found["a"][1] == given["a"][1]
     assert found["b"]["a"].tolist() == [0, 1, 2] and (found[3], found[None]) == ({}, [])
     assert found["c"] == 0.5
     assert list(nn.state.safe_load(path)) == ["a.0", "b.a"]
-    save(Tensor([1, 2]), path)
-    assert load(path).tolist() == [1, 2]
+    saving.save(Tensor([1, 2]), path)
+    assert saving.load(path).tolist() == [1, 2]
     with pytest.raises(DTypeError, match="save: model is a Linear"):
-        save({"model": nn.Linear(2, 3)}, path)
+        saving.save({"model": nn.Linear(2, 3)}, path)
     with pytest.raises(ArgumentError, match="map_location is <function"):
-        load(path, map_location=lambda storage, place: storage)
+        saving.load(path, map_location=lambda storage, place: storage)
     nn.state.safe_save({"tensor": Tensor([1])}, path, {
         "format": "tensor-schedule/tree/1", "tree": '{"keys": ["a"], "values": [{"tuple": 3}]}'})
     with pytest.raises(DTypeError, match="load: .* is damaged"):
-        load(path)
+        saving.load(path)
 
 
 def test_files_of_numpy_are_loaded(tmp_path: Path) -> None:
     path = tmp_path / "some.npz"
     np.savez(path, a=np.arange(3), b=np.ones((2, 2), np.float16))
-    found = load(path)
+    found = saving.load(path)
     assert found["a"].tolist() == [0, 1, 2] and found["b"].dtype.name == "float16"
     np.save(tmp_path / "one.npy", np.arange(4.0))
-    assert load(tmp_path / "one.npy").tolist() == [0, 1, 2, 3]
+    assert saving.load(tmp_path / "one.npy").tolist() == [0, 1, 2, 3]
     np.savez(path, a=np.array([{}], object))
     with pytest.raises(DTypeError, match="load: .* has other things than arrays of numbers"):
-        load(path)
+        saving.load(path)
     whole = (tmp_path / "one.npy").read_bytes()
     for damaged in (whole[:20], whole[:-3], whole.replace(b"(4,)", b"(9,)")):
         path.write_bytes(damaged)
         with pytest.raises(DTypeError, match="is damaged"):
-            load(path)
+            saving.load(path)
