@@ -77,8 +77,9 @@ class _Runtime:
     def schedule(self, tensors: list[Any]) -> list[ExecItem]:
         return realize.schedule(tensors)
 
-    def document(self, tensors: list[Any], programs: bool = False) -> dict[str, Any]:
-        return realize.schedule_document(tensors, programs)
+    def document(self, tensors: list[Any], programs: bool = False,
+                 rounds: bool = False) -> dict[str, Any]:
+        return realize.schedule_document(tensors, programs, rounds=rounds)
 
     def explain(self, tensors: list[Any]) -> str:
         from impl import inspect

@@ -200,7 +200,7 @@ class _Run:
         if not tensors:
             return
         if self.tiers - PLAIN:
-            document = Tensor.schedule_document(*tensors)
+            document = Tensor.schedule_document(*tensors, rounds=True)
             if document["kernels"]:
                 self.seen.schedule.append(document)
                 self.seen.order.append(list(document["order"]))

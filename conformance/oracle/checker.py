@@ -19,6 +19,7 @@ from math import prod
 from typing import Any
 
 from conformance import protocol
+from conformance.oracle import rounds
 from conformance.protocol import Document
 
 RULES = {"RAW": "dependencies.raw.order", "WAR": "dependencies.war.order",
@@ -83,7 +84,8 @@ def check(document: Document) -> list[Finding]:
     return [*check_order(document, document["order"]), *_versions(document),
             *_dependencies(document), *_initialised(document), *_kinds(document),
             *_boundaries(document),
-            *_devices(document), *_under_way(document), *check_memory(document)]
+            *_devices(document), *_under_way(document), *check_memory(document),
+            *(Finding(*each) for each in rounds.wrong([document]))]
 
 
 def check_together(documents: Sequence[Document]) -> list[Finding]:
@@ -101,7 +103,7 @@ def check_together(documents: Sequence[Document]) -> list[Finding]:
                         for each in (one, another)]
                 return [Finding("collectives.order.same", f"transfer {turn} of document 0 is "
                                 f"{says[0]}, of document {number} {says[1]}")]
-    return []
+    return [Finding(*each) for each in rounds.wrong(documents)]
 
 
 def _under_way(document: Document) -> Iterator[Finding]:
@@ -209,12 +211,26 @@ def _references(document: Document) -> Iterator[Finding]:
                 yield Finding(rule, f"kernel {access.kernel} {field} bytes {access.start} to "
                                     f"{access.stop} of buffer {access.buffer}, which has "
                                     f"{buffers[access.buffer]['bytes']}")
+    for kernel in document["kernels"]:
+        if "collective" in kernel and not _are_devices(kernel["collective"]):
+            yield Finding(rule, f"kernel {kernel['id']} sends or receives on a device that is not "
+                                "one of its own")
     for each in document["dependencies"]:
         if not {each["before"], each["after"]} <= kernels:
             yield Finding(rule, f"the dependency {each} names an unknown kernel")
     for output in document["outputs"]:
         if output not in buffers or buffers[output]["kind"] == "temporary":
             yield Finding(rule, f"the output {output} is no buffer that outlives the schedule")
+
+
+def _are_devices(told: dict[str, Any]) -> bool:
+    """Whether a collective speaks of devices that it lists, and lists what its own ones do."""
+    moves = [move for each in told.get("rounds", []) for side in ("sends", "receives")
+             for move in each[side]]
+    numbers = {*told["own"], *(number for group in told["groups"] for number in group),
+               *(move[1] for move in moves)}
+    return numbers <= set(range(len(told["devices"]))) \
+        and {move[0] for move in moves} <= set(told["own"])
 
 
 def _versions(document: Document) -> Iterator[Finding]:

@@ -97,6 +97,8 @@ MISTAKES: list[tuple[str, Spoil]] = [
     ("schedule.document.buffers", lambda d: d["kernels"][4]["writes"].clear()),
     ("schedule.document.buffers", lambda d: d["kernels"][0]["reads"][0].update(buffer=3)),
     ("schedule.document.buffers", lambda d: d["buffers"][0].update(dtype="uint8")),
+    ("schedule.document.schema", lambda d: d["kernels"][2].update(collective={
+        "kind": "permute", "devices": ["A"], "own": [1], "groups": [[0]], "bytes": 4})),
     ("schedule.document.schema", lambda d: d.pop("kernels")),
     ("schedule.document.schema", lambda d: d["kernels"][0]["reads"][0].update(buffer=9)),
     ("schedule.document.schema", lambda d: d["kernels"][0]["reads"][0].update(stop=65)),
@@ -203,6 +205,7 @@ def test_every_finding_is_made_by_some_mistake() -> None:
             spoil(document)
             checker.check(document)
         checker.check_together([right(), sent()])
+        checker.check_together([right(), right()])
     finally:
         sys.settrace(before)
     assert lines and not lines - met

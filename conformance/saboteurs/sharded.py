@@ -147,6 +147,41 @@ class NobodyWaitsForTransfers(AdapterSaboteur):
                 kernel["until"] = len(document["order"]) - 1
 
 
+class _Rounds(AdapterSaboteur):
+    """Spoils the rounds of transfers."""
+
+    base = "conformance.adapters.impl_adapter:Adapter"
+
+    def document(self, document: Document) -> None:
+        for kernel in document["kernels"]:
+            rounds = kernel.get("collective", {}).get("rounds")
+            if rounds:
+                self.spoil(rounds)
+
+    def spoil(self, rounds: list[Any]) -> None:
+        raise NotImplementedError
+
+
+class ReceivesLate(_Rounds):
+    rule = "collectives.rounds.matched"
+    description = "all send in the last round, and receive in one of its own after it"
+
+    def spoil(self, rounds: list[Any]) -> None:
+        last = rounds[-1]
+        rounds[-1:] = [{**last, "receives": []}, {**last, "sends": []}]
+
+
+class AddsAPartTwice(_Rounds):
+    rule = "collectives.rounds.complete"
+    description = "a round in which parts are combined is run twice"
+
+    def spoil(self, rounds: list[Any]) -> None:
+        for place, each in enumerate(rounds):
+            if any(move[-1] == "combine" for move in each["receives"]):
+                rounds.insert(place, each)
+                return
+
+
 class ProcessesSendInAnOrderOfTheirOwn(AdapterSaboteur):
     rule = "collectives.order.same"
     description = "every second process has its transfers in the opposite order"

@@ -287,6 +287,29 @@ def test_nobody_touches_what_is_being_sent(subject: Subject) -> None:
     subject.met(times, "no schedule says of a transfer until when it may be under way")
 
 
+@verifies("collectives.rounds.matched", observe="sharded")
+@verifies("collectives.rounds.complete", observe="sharded")
+@after("schedule.document.schema")
+def test_rounds_come_to_their_end_with_what_they_have_to_bring(subject: Subject) -> None:
+    """Where a schedule lists what each device sends and receives in a transfer."""
+    subject.require("schedule")
+    kinds = set[str]()
+
+    def check(program: Program) -> None:
+        for document in subject.documents(program):
+            kinds.update(each["collective"]["kind"] for each in document["kernels"]
+                         if "rounds" in each.get("collective", {}))
+            wrong = [str(each) for each in checker.check(document)
+                     if each.rule.startswith("collectives.rounds.")]
+            if wrong:
+                raise Failure("; ".join(wrong[:4]), program)
+
+    for program in (*_sent_beside(_apart(subject)), *_some(subject, _reduced(subject), 29)):
+        if subject.supports(program):
+            subject.check_smallest(program, check)
+    subject.met(len(kinds), "no schedule lists the rounds of a transfer")
+
+
 def _sent_beside(limits: Limits) -> Iterator[Program]:
     """Sums that are sent, beside work that needs nothing of them; then all are put together."""
     for mesh in _meshes(limits):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from impl.collectives.running import Peers, Phase
+from impl.collectives.steps import moves_told
 from impl.device import Device, DeviceBackend, Launch, Memory, Program, Table
 from impl.dtypes import DType, dtypes
 from impl.errors import DeviceError
@@ -241,6 +242,23 @@ class MeshDevice(DeviceBackend):
                 group.rounds(transfer.kind, size, transfer.shift),
                 [source.members[i] for i in members], [target.members[i] for i in members],
                 transfer.op)
+
+    def sends(self, transfer: Transfer, nbytes: int, dtype: DType) -> dict[str, Any]:
+        """What each device does in a collective, as plain data; bytes as in `exchange`."""
+        # r[impl collectives.rounds.matched, collectives.rounds.complete]
+        pieces = transfer.count if transfer.kind == "all-to-all" else 1
+        peers, size = Peers(self.members[:1] * transfer.count, dtype), nbytes // dtype.itemsize
+        found = peers.rounds(transfer.kind, size // pieces, transfer.shift)
+        groups = self.mesh.groups(transfer.axis)
+        return {**self.called(transfer, nbytes),
+                "rounds": [moves_told(moves, groups, dtype.itemsize) for moves in found]}
+
+    def called(self, transfer: Transfer, nbytes: int) -> dict[str, Any]:
+        """Which devices take part in a collective, as plain data."""
+        given = nbytes * transfer.count if transfer.kind == "reduce-scatter" else nbytes
+        return {"kind": transfer.kind, "devices": list(self.mesh.devices), "bytes": given,
+                "own": self.numbers, "groups": self.mesh.groups(transfer.axis),
+                "shift": transfer.shift}
 
     def spread(self, target: Memory, source: Memory, nbytes: int) -> None:
         """Give all devices what one device has; that one hands it on first, if it is of them."""

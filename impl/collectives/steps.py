@@ -302,6 +302,22 @@ def rounds(kind: str, size: int, count: int, itemsize: int, name: str = "") -> R
     return min(found, key=lambda each: predicted(each, itemsize))
 
 
+def moves_told(moves: Sequence[Move], groups: Sequence[Sequence[int]],
+               itemsize: int) -> dict[str, list[list[int | str]]]:
+    """A round as plain data: what each device of each group sends and receives, in bytes."""
+    sends, receives = list[list[int | str]](), list[list[int | str]]()
+    for group in groups:
+        for move in moves:
+            length = (move.stop - move.start) * itemsize
+            sender, receiver, to = group[move.sender], group[move.receiver], move.target * itemsize
+            if length:
+                sends.append([sender, receiver, move.start * itemsize, move.stop * itemsize,
+                              "source" if move.given else "value"])
+                receives.append([receiver, sender, to, to + length,
+                                 "combine" if move.combined else "put"])
+    return {"sends": sends, "receives": receives}
+
+
 def sent(found: Rounds, count: int) -> Sequence[int]:
     """How many elements each device of a group sends."""
     total = [0] * count

@@ -91,6 +91,10 @@ class RankDevice(MeshDevice):
             ranks.exchanged(_bytes(given, size), pieces := np.empty(size, np.uint8))
             self._combine(to, pieces, transfer, nbytes, dtype)
 
+    def sends(self, transfer: Transfer, nbytes: int, dtype: DType) -> dict[str, Any]:
+        """Which devices take part in a collective: MPI chooses its rounds."""
+        return self.called(transfer, nbytes)
+
     def exchange_all(self, given: Sequence[Exchange]) -> None:
         """Sums along one axis in one call of MPI; the rest one after the other."""
         sums: dict[tuple[Any, ...], list[Exchange]] = {}

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from impl.caching import Canonical, Described, walk
 from impl.caching.rows import Rows
@@ -132,11 +133,24 @@ def checked_plan(effects: Effects, mode: Mode) -> tuple[Plan, Canonical, bool]:
                 device.agree(canonical.key)
     if mode.checked and not hit:
         for checker in session.checkers:  # r[impl schedule.verify.passes]
-            checker(document(plan, hit, effects.nodes))
+            checker(add_rounds(plan, document(plan, hit, effects.nodes)))
     if mode.recorded:
         for recorder in session.schedule_recorders:
             recorder(effects, plan)
     return plan, canonical, hit
+
+
+def add_rounds(plan: Plan, rows: dict[str, Any]) -> dict[str, Any]:
+    """The document of a plan, in which each collective says what every device does in it."""
+    for row in rows["kernels"]:
+        kernel = plan.kernels[row["id"]]
+        if kernel.transfer is not None and kernel.transfer.is_within:
+            device, written = Device[kernel.device], plan.storages[kernel.writes[0].storage]
+            assert isinstance(device, MeshDevice)
+            nbytes = min(sum(touch.stop - touch.start for touch in side)
+                         for side in (kernel.reads, kernel.writes))
+            row["collective"] = device.sends(kernel.transfer, nbytes, written.dtype)
+    return rows
 
 
 def hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:

@@ -14,6 +14,7 @@ from impl.places import Destination
 from impl.realize.environment import in_force
 from impl.realize.journey import language_rewrites, rewrite_rows, step_rows
 from impl.realize.planning import (
+    add_rounds,
     checked_plan,
     hold,
     in_pieces,
@@ -104,11 +105,12 @@ def run_schedule(items: Sequence[ExecItem]) -> None:
 
 
 def schedule_document(holders: Sequence[Holder], programs: bool = False,
-                      steps: bool = False) -> dict[str, Any]:
+                      steps: bool = False, rounds: bool = False) -> dict[str, Any]:
     """The schedule that `realize` would run, as plain data; nothing runs.
 
     With `programs`, the kernels are compiled and the document has their source, steps and cost.
     With `steps` it has the steps that they would get.
+    With `rounds` each collective says what every device sends and receives in it.
     With both TRACK_MATCH_STATS=2 and `programs` it has what rules and steps did, one by one.
     """
     follow = programs and settings.get("TRACK_MATCH_STATS") >= 2
@@ -121,6 +123,8 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
             plan, canonical, hit = checked_plan(effects, in_force())
         made = rewrites[first:]
         rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
+        if rounds:
+            add_rounds(plan, rows)
         if programs:
             for row, program in zip(rows["kernels"], programs_of(plan, effects.nodes),
                                     strict=True):

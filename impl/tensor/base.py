@@ -76,7 +76,8 @@ class Runtime(Protocol):
     def schedule(self, tensors: list[Any]) -> list[Any]:
         """The kernels that would run, in order."""
 
-    def document(self, tensors: list[Any], programs: bool = False) -> dict[str, Any]:
+    def document(self, tensors: list[Any], programs: bool = False,
+                 rounds: bool = False) -> dict[str, Any]:
         """The schedule as a document."""
 
     def explain(self, tensors: list[Any]) -> str:
@@ -488,9 +489,11 @@ class TensorBase(metaclass=Named):
         """The kernels that compute this tensor and the others, in the order they would run."""
         return self.runtime.schedule([self, *others])
 
-    def schedule_document(self, *others: Self) -> dict[str, Any]:
-        """The schedule of this tensor and the others as a document."""
-        return self.runtime.document([self, *others])
+    def schedule_document(self, *others: Self, rounds: bool = False) -> dict[str, Any]:
+        """The schedule of this tensor and the others as a document; with `rounds` it says of each
+        collective what every device sends and receives.
+        """
+        return self.runtime.document([self, *others], rounds=rounds)
 
     def explain(self, *others: Self) -> str:
         """What is fused, what crosses memory and why, for a person to read."""
