@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -30,6 +31,21 @@ def pytest_configure(config: pytest.Config) -> None:
         from conformance.adapters.checked import watch  # only here: others have no `impl`
         watch()
     _draw_the_same_examples()
+    _keep_bytecode(config)
+
+
+def _keep_bytecode(config: pytest.Config) -> None:
+    """Where no bytecode may be written, it is kept in a folder of this run: each of the hundreds
+    of processes that tests start would compile all modules again.
+    """
+    if os.environ.get("PYTHONDONTWRITEBYTECODE") and not os.environ.get("PYTHONPYCACHEPREFIX"):
+        folder, patch = TemporaryDirectory(prefix="tensor-schedule-bytecode-"), pytest.MonkeyPatch()
+        patch.delenv("PYTHONDONTWRITEBYTECODE")
+        patch.setenv("PYTHONPYCACHEPREFIX", folder.name)
+        patch.setattr(sys, "dont_write_bytecode", False)
+        patch.setattr(sys, "pycache_prefix", folder.name)
+        for end in (folder.cleanup, patch.undo):  # the last one first
+            config.add_cleanup(end)
 
 
 def _draw_the_same_examples() -> None:

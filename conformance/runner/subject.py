@@ -89,7 +89,11 @@ PROFILES = {"quick": Profile(examples=4, size=8, whole=8, every=8),
 
 @dataclass
 class Subject:
-    """An implementation under test.  `spec` is what was asked for on the command line."""
+    """An implementation under test.  `spec` is what was asked for on the command line.
+
+    Without `shrinks`, a check ends at the first program that fails, which is left as it is: that is
+    enough to know that it fails.
+    """
 
     adapter: Adapter
     spec: str
@@ -101,6 +105,7 @@ class Subject:
     skipped: int = 0
     listed: int = 0
     wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter
+    shrinks: bool = True
 
     @staticmethod
     def of(implementation: str = "", command: str = "", profile: str = "ci",
@@ -287,6 +292,8 @@ class Subject:
             failure = self._outcome(check, program)
             if failure:
                 failures[name] = failure
+                if not self.shrinks:
+                    break
         for name, failure in failures.items():
             others = [other for other in failures if other != name]
             origin = f"witness {name}" + (f"; also {', '.join(others)}" if others else "")
@@ -303,6 +310,8 @@ class Subject:
     def _smallest(self, check: Callable[[Program], None], program: Program, failure: Exception,
                   origin: str, seconds: float = 30.0) -> Failure:
         """The failure of the smallest part of a program that fails."""
+        if not self.shrinks:
+            return self._explained(failure, program, origin)
         smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)),
                                    seconds=seconds)
         if smallest != program:  # what is said about the whole is no longer true of a part

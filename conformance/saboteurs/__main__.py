@@ -6,11 +6,16 @@ are made to `impl`.
 
 from __future__ import annotations
 
+import atexit
+import shlex
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
+from conformance.protocol import Adapter
+from conformance.protocol.subprocess_adapter import SubprocessAdapter
 from conformance.runner.checks import Check, collect, run_check
 from conformance.runner.interruption import quietly
 from conformance.runner.subject import Subject
@@ -23,10 +28,11 @@ IMPLEMENTATION = "conformance.adapters.impl_adapter:Adapter"
 def killers(saboteur: Saboteur, checks: Sequence[Check], implementation: str = "") -> list[str]:
     """The checks that cite the saboteur's rule and find it."""
     subject, rule = _subject(saboteur, implementation), saboteur.rule.partition("+")[0]
-    found = []
+    subject.shrinks = False  # that it fails is enough
+    adapter, found = subject.adapter, []
     try:
         with saboteur.installed():
-            subject.adapter = saboteur.wrap(subject.adapter)
+            subject.adapter = saboteur.wrap(adapter)
             subject.wrap = saboteur.wrap
             for check in checks:
                 if rule in check.rules:
@@ -35,14 +41,24 @@ def killers(saboteur: Saboteur, checks: Sequence[Check], implementation: str = "
                         found.append(check.name)
                         break
     finally:
-        subject.adapter.reset()
-        subject.close()
+        adapter.reset()
+        if adapter is not _demo():
+            subject.close()
     return found
+
+
+@cache
+def _demo() -> Adapter:
+    """The demo in a process of its own, which all saboteurs of this process share."""
+    adapter = SubprocessAdapter(shlex.split(DEMO))
+    atexit.register(adapter.close)
+    return adapter
 
 
 def _subject(saboteur: Saboteur, implementation: str) -> Subject:
     if isinstance(saboteur, AdapterSaboteur) and not implementation:
-        return Subject.of(saboteur.base) if saboteur.base else Subject.of(command=DEMO)
+        return Subject.of(saboteur.base) if saboteur.base else \
+            Subject(_demo(), f"--impl-cmd {shlex.quote(DEMO)}", shlex.split(DEMO))
     subject = Subject.of(implementation or IMPLEMENTATION)
     # In a process of its own the saboteur has to be installed again.
     subject.command = [*subject.command, type(saboteur).__name__]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +65,26 @@ def _cited() -> dict[str, list[str]]:
     return found
 
 
-def search(saboteur: ImplPatch, *, quiet: bool = True) -> Search:
-    """Run the tests that cite a saboteur's rule until one of them finds its mistake.
+def tests_of(saboteur: ImplPatch) -> list[str]:
+    """The tests that cite the rule of a saboteur, that to begin with first.
 
     Raises:
-        TypeError, AttributeError, NameError: the saboteur does not fit the code any more.
+        TypeError: what it names as that is none of them.
     """
-    found = Search()
     tests = sorted(_cited().get(saboteur.rule.partition("+")[0], []),
                    key=lambda test: test.rpartition("::")[2] != saboteur.first)
     if saboteur.first and not tests[0].endswith(f"::{saboteur.first}"):
         raise TypeError(f"{type(saboteur).__name__}: no {saboteur.first} cites {saboteur.rule}")
+    return tests
+
+
+def search(saboteur: ImplPatch, tests: Sequence[str] = (), *, quiet: bool = True) -> Search:
+    """Run tests, else those that cite a saboteur's rule, until one of them finds its mistake.
+
+    Raises:
+        TypeError, AttributeError, NameError: the saboteur does not fit the code any more.
+    """
+    found, tests = Search(), tests or tests_of(saboteur)
     _know(tests)
     try:
         with saboteur.installed(), _silence(quiet):
@@ -92,19 +102,32 @@ def search_apart(saboteur: ImplPatch) -> Search:
     """The same in a process of its own, which the mistake may end: a driver that is given nonsense
     gives no error. Then it has been found, too.
     """
-    name = type(saboteur).__name__
-    done = subprocess.run([sys.executable, "-m", "conformance.saboteurs.finding", name],
-                          cwd=ROOT, capture_output=True, text=True, check=False)
-    found, line = Search(), (done.stdout.strip().splitlines() or [""])[-1]
-    if done.returncode < 0:
-        found.killer = f"signal {-done.returncode}"
-    elif "killed by " in line:
-        found.killer = line.partition("killed by ")[2]
-    elif "skipped here, " in line:
-        found.skipped = [line.partition("skipped here, ")[2]]
-    elif done.returncode not in (0, 1):
-        raise TypeError(f"{name} could not be tried: {done.stderr[-2000:]}")
+    server = get_context("forkserver")  # which has imported everything, and started nothing
+    server.set_forkserver_preload(["conformance.saboteurs.finding", "impl.webgpu",
+                                    "wgpu.backends.wgpu_native"])
+    answer, question = server.Pipe(duplex=False)
+    process = server.Process(target=_answer, args=(saboteur, tests_of(saboteur), question))
+    process.start()
+    question.close()
+    try:
+        found = answer.recv()
+    except EOFError:
+        process.join()
+        found = Search(killer=f"signal {-(process.exitcode or 0)}")
+        if (process.exitcode or 0) >= 0:
+            found = TypeError(f"{type(saboteur).__name__} could not be tried")
+    process.join()
+    if isinstance(found, Exception):
+        raise found
     return found
+
+
+def _answer(saboteur: ImplPatch, tests: Sequence[str], question: Connection) -> None:
+    """What a search finds, or the error that it ends with, to the process that asked."""
+    try:
+        question.send(search(saboteur, tests))
+    except Exception as error:  # any: the other process raises it
+        question.send(error)
 
 
 def _let_go() -> None:

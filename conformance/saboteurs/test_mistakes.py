@@ -1,8 +1,10 @@
 """Every mistake made inside `impl` is found by a test that cites the rule it breaks."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
@@ -70,10 +72,11 @@ class _Noting(ImplPatch):
 def test_a_process_makes_the_mistake_of_the_one_that_started_it(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where two modules have one that is called the same."""
-    twins = [type("Twin", (_Noting,), {"__module__": module})() for module in ("one", "two")]
-    monkeypatch.setattr(impl_patches, "all_patches", lambda: twins)
-    for twin in twins:
-        monkeypatch.setenv(impl_patches.INHERITED, impl_patches.full_name(twin))
+    for name in ("one", "two"):
+        twin, module = type("Twin", (_Noting,), {"__module__": name}), ModuleType(name)
+        vars(module)["Twin"] = twin
+        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setenv(impl_patches.INHERITED, impl_patches.full_name(twin()))
         with impl_patches.inherited():
             pass
     assert _Noting.made == ["one", "two"]
