@@ -117,6 +117,10 @@ class Divider:
         if node.op is Ops.BIND or not node.src:
             return Piece(node, node.shape or ())
         given = [self.pieces[source] for source in node.src]
+        if node.op in ELEMENTWISE:
+            alike = _alike(node, given)
+            if alike is not None:
+                return alike
         if node.op is Ops.SHARD:
             return _placed(given[0], node.arg)
         if node.op is Ops.COPY:
@@ -125,12 +129,12 @@ class Divider:
             return Piece(node, node.src[0].shape or ())  # its AFTER looks at it
         if node.op is Ops.AFTER:
             return self._write(node, given[0], self.pieces[node.src[1].src[1]])
-        if all(one.sharding is None for one in given):
+        mesh = next((one.sharding.mesh for one in given if one.sharding is not None), None)
+        if mesh is None:
             return Piece(_again(node, [one.node for one in given]), node.shape or ())
         around = self._around(node)
         if around is not None:
             return around
-        mesh = next(one.sharding.mesh for one in given if one.sharding is not None)
         if node.op is Ops.REDUCE and node.src[0].op in ELEMENTWISE:
             given = [self._to_be_reduced(node, mesh)]
         given = [lifted(one, mesh) for one in given]
@@ -179,6 +183,8 @@ class Divider:
         if leaf_of(source) is not None or any(map(is_symbolic, self.pieces[source].shape)):
             return self.pieces[source]
         operands = [lifted(self.pieces[each], mesh) for each in source.src]
+        if len({one.axes for one in operands if one.shape}) == 1:
+            return self.pieces[source]
         nbytes = math.prod(nodes.shape_of(node)) * node.dtype.itemsize
         axes = _chosen(operands, partial(_due_price, node.arg[1], nbytes, mesh))
         if axes == self.pieces[source].axes:
@@ -233,6 +239,8 @@ def _leaf_piece(node: UOp, leaf: UOp) -> Piece:
     sharding = buffer.sharding(shape)
     if sharding is None:  # what is made of no memory is where it was computed, too
         return Piece(leaf if is_free(node) else node, shape)
+    if node is leaf and sharding.is_copies:
+        return Piece(node, shape, sharding)
     return Piece(UOp(Ops.BUFFER, node.dtype, (), (buffer, version, sharding.local(shape))),
                  shape, sharding)
 
@@ -443,6 +451,8 @@ def inside(given: Piece, axis: int) -> UOp | None:
 def price(given: Piece, axes: Axes) -> int:
     """Bytes that each device sends to bring a value into a sharding."""
     assert given.sharding is not None
+    if not given.due and (axes == given.axes or given.sharding.is_copies):
+        return 0
     if given.narrow is not None:
         return price(given.narrow, _before(given, axes))
     mesh, total, now = given.sharding.mesh, 0, list(given.axes)
@@ -467,6 +477,24 @@ def _elementwise(node: UOp, given: list[Piece], axes: Axes | None = None) -> Pie
     sources = [brought(one, axes if one.shape else ()).node for one in given]
     mesh = given[0].sharding.mesh  # type: ignore[union-attr]
     return Piece(_again(node, sources), node.shape or (), Sharding(mesh, axes))
+
+
+def _alike(node: UOp, given: Sequence[Piece]) -> Piece | None:
+    """An elementwise operation whose operands lie in one way, as most do: there is no choice."""
+    way: Sharding | None = None
+    shape: Shape = ()
+    for one in given:
+        if one.node.op is Ops.CONST:
+            continue
+        if one.sharding is None or one.due:
+            return None
+        if way is None or not shape:
+            way, shape = one.sharding, one.shape
+        elif one.shape and one.sharding is not way and one.sharding.axes != way.axes:
+            return None
+    if way is None:
+        return None
+    return Piece(_again(node, [one.node for one in given]), node.shape or (), way)
 
 
 def _chosen(given: Sequence[Piece], further: Callable[[Axes], int] | None = None) -> Axes:
@@ -603,6 +631,8 @@ def _reshape(node: UOp, given: list[Piece]) -> Piece:
     """A cut axis stays cut where each device's elements are still one block of an axis."""
     one, shape = given[0], nodes.shape_of(node)
     assert one.sharding is not None
+    if one.sharding.is_copies:  # the usual case, and quick
+        return _moved(one, nodes.reshape(one.node, shape), node, (None,) * len(shape))
     place = dict(_kept_axes(one, shape))
     if any(is_symbolic(size) for size in (*one.shape, *shape)):
         place = {} if one.shape != shape else {a: a for a in range(len(shape))}

@@ -82,7 +82,8 @@ class Mesh(Place):
 
     def extent(self, name: str) -> int:
         """How many devices there are along an axis, or along several together."""
-        return math.prod(self.axes[one] for one in name.split(TOGETHER))
+        found = self.axes.get(name)
+        return math.prod(self.axes[one] for one in name.split(TOGETHER)) if found is None else found
 
     def number(self, device: int, name: str) -> int:
         """Where a device stands along an axis, or along several: the first one is the slowest."""
@@ -143,7 +144,7 @@ class Sharding:
 
     def local(self, shape: Shape) -> Shape:
         """The shape that each device holds of a value."""
-        return tuple(size if name is None else piece(size, self.mesh.extent(name))
+        return shape if self.is_copies else tuple(size if name is None else piece(size, self.mesh.extent(name))
                      for size, name in zip(shape, self.axes, strict=True))
 
     def parts(self, shape: Shape) -> list[tuple[tuple[int, int], ...]]:

@@ -19,7 +19,7 @@ from impl.realize.environment import Mode, environment, in_force
 from impl.realize.run import Run, commit, execute
 from impl.realize.session import session
 from impl.rewrite import verify
-from impl.schedule import Plan, document, plan_for
+from impl.schedule import Plan, collector_at_rest, document, plan_for
 
 
 def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
@@ -91,12 +91,13 @@ def in_pieces(effects: Effects) -> Effects:
     """The effects as every device of a mesh has them; without a mesh they are as they were."""
     if not meshes or not is_spread(effects.nodes):
         return effects
-    roots, held, shardings = divided(effects.roots, effects.nodes, effects.held)
-    description = Rows()
-    lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
-             if sharding is not None}
-    return Described(roots, description.add(roots), held, effects.rescued, effects.roots, lying,
-                     description=description)
+    with collector_at_rest():
+        roots, held, shardings = divided(effects.roots, effects.nodes, effects.held)
+        description = Rows()
+        lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
+                 if sharding is not None}
+        return Described(roots, description.add(roots), held, effects.rescued, effects.roots,
+                         lying, description=description)
 
 
 def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:

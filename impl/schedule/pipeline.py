@@ -63,7 +63,7 @@ def plan_for(effects: Effects, environment: Environment,
     found = schedule_cache.get(canonical.key) if use_cache else None
     if found is not None:
         return found, canonical, True
-    with _collector_at_rest():
+    with collector_at_rest():
         plan = make_plan(effects, canonical, environment)
     if use_cache:
         schedule_cache.put(canonical.key, plan)
@@ -71,7 +71,7 @@ def plan_for(effects: Effects, environment: Environment,
 
 
 @contextmanager
-def _collector_at_rest() -> Iterator[None]:
+def collector_at_rest() -> Iterator[None]:
     """No search for garbage: planning makes many objects, and nearly all live until its end."""
     running = gc.isenabled()
     gc.disable()
