@@ -144,7 +144,9 @@ class Sharding:
 
     def local(self, shape: Shape) -> Shape:
         """The shape that each device holds of a value."""
-        return shape if self.is_copies else tuple(size if name is None else piece(size, self.mesh.extent(name))
+        if self.is_copies:
+            return shape
+        return tuple(size if name is None else piece(size, self.mesh.extent(name))
                      for size, name in zip(shape, self.axes, strict=True))
 
     def parts(self, shape: Shape) -> list[tuple[tuple[int, int], ...]]:
