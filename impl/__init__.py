@@ -126,7 +126,9 @@ from impl import nn  # noqa: E402  (layers are written with the public API only)
 from impl import transforms as func  # noqa: E402
 from impl.replay import TinyJit  # noqa: E402
 
+from impl import export  # noqa: E402  (a function with the name of its module, as in torch)
+
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Mesh", "Ops", "Tensor", "TinyJit",
-           "UOp", "Variable", "collectives", "cpu", "cuda", "distributed", "dtypes", "func",
-           "metal", "nn", "opencl", "reference", "run_schedule", "webgpu"]
+           "UOp", "Variable", "collectives", "cpu", "cuda", "distributed", "dtypes", "export",
+           "func", "metal", "nn", "opencl", "reference", "run_schedule", "webgpu"]

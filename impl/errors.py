@@ -118,6 +118,10 @@ class ReplayError(TensorScheduleError, RuntimeError):
     """A captured function was called with arguments that do not match."""
 
 
+class ExportError(TensorScheduleError, RuntimeError):
+    """What a function does needs Python, or is something that the target does not have."""
+
+
 class TraceError(TensorScheduleError, RuntimeError):
     """A function that is traced did what a trace cannot have: it asked for a value."""
 

@@ -124,6 +124,8 @@ def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
 
 def checked_plan(effects: Effects, mode: Mode) -> tuple[Plan, Canonical, bool]:
     """The plan; with SPEC=1 the graph before it, each pass and the document are verified."""
+    for observer in session.capturing.observers:
+        observer.planning(effects)
     if mode.checked:
         verify(UOp(Ops.SINK, dtypes.index, tuple(effects.roots)), "tensor")
     plan, canonical, hit = plan_for(effects, environment(effects, mode), mode.use_cache)

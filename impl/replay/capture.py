@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl import realize, symbolic
-from impl.effects import Buffer, forget_realized, is_lost, leaf_of, living, living_here
+from impl.effects import Buffer, Effects, forget_realized, is_lost, leaf_of, living, living_here
 from impl.errors import VariableError, user_line
 from impl.gradient import expression_of
 from impl.ir import Ops, UOp, toposort
@@ -56,6 +56,9 @@ class Capture:
         """Note that a replay could not do again what is done here: this call is not recorded."""
         self.reasons.append(Reason(user_line(), does, remedy))
 
+    def planning(self, effects: Effects) -> None:
+        """Be told of what is about to be planned and run."""
+
     def printed(self) -> None:
         """The text of a tensor was asked for, in which its elements may stand outside of here."""
         if not self.trust:
@@ -73,6 +76,15 @@ class Capture:
 
     def finish(self, result: Any) -> Recording | None:
         """Realize what the call returned or left pending, and make the recording."""
+        captured = self.captured(result)
+        self.before, self.parameters = [], []
+        if captured is None:
+            return None
+        recording = Recording(captured)
+        return recording if recording.states.has_owners() else None
+
+    def captured(self, result: Any) -> Captured | None:
+        """Realize what the call returned or left pending: what it did, if it can be done again."""
         returned = take_apart(result).tensors
         gc.collect()  # tensors that only a cycle keeps alive are no effect of the call
         known = {id(h): node for h, node in self.before}
@@ -103,14 +115,11 @@ class Capture:
             return None
         holders = {id(h): paths.get(id(h)) or weakref.ref(h) for h, _ in self.before}
         kept = {c.buffer for c in changes} | {buffer_and_shape(t)[0] for t in returned.values()}
-        recording = Recording(Captured(
+        return Captured(
             self.name, self.function, self.arguments, self.runs, result, changes,
             self._sources(kept), holders, self.comparisons, self.random_start, self.reads,
             [paths.get(id(h)) or weakref.ref(h) for h, _, without in self.parameters
-             if not without and h.grad is None]))
-        del known, touched, gradients
-        self.before, self.parameters = [], []
-        return recording if recording.states.has_owners() else None
+             if not without and h.grad is None])
 
     def _check_result(self, result: Any) -> None:
         """Refuse a result of which each call has to make a new one, other than a tensor."""

@@ -24,7 +24,7 @@ BUILT_IN = {
     "CompileError": RuntimeError, "ReplayError": RuntimeError, "TraceError": RuntimeError,
     "ImmutableError": AttributeError, "GraphError": RuntimeError,
     "NameMissingError": AttributeError, "ArgumentError": TypeError,
-    "DistributedError": RuntimeError,
+    "DistributedError": RuntimeError, "ExportError": RuntimeError,
 }
 
 CLASSES = [each for each in vars(errors).values()
