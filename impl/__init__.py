@@ -122,11 +122,12 @@ from impl import playback  # noqa: E402
 
 playback.capture()
 
-from impl import nn  # noqa: E402  (layers are written with the public API only)
+from impl import (  # noqa: E402
+    export,
+    nn,  # layers are written with the public API only
+)
 from impl import transforms as func  # noqa: E402
 from impl.replay import TinyJit  # noqa: E402
-
-from impl import export  # noqa: E402  (a function with the name of its module, as in torch)
 
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Mesh", "Ops", "Tensor", "TinyJit",

@@ -81,8 +81,8 @@ class WordsOfTheLanguage(Edit):
     description = "a name may be a word that the language keeps"
     first = "test_names_are_legal_and_differ"
     file = "impl/export/names.py"
-    old = "if not name or name[0].isdigit() or name in _KEPT:"
-    new = "if not name or name[0].isdigit():"
+    old = 'name = identifier(re.sub(r"\\W+", "_", text, flags=re.ASCII).strip("_"))'
+    new = 'name = re.sub(r"\\W+", "_", text, flags=re.ASCII).strip("_")'
 
 
 class BoundsAreNotLookedAt(Edit):

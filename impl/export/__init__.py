@@ -21,7 +21,7 @@ from typing import Any
 
 from impl.errors import ExportError, ReplayError
 from impl.export import names
-from impl.export.artefact import Artefact, Layout
+from impl.export.artefact import Artefact, ArtefactLayout
 from impl.export.c import CText, weights_of
 from impl.export.sizes import other_values, with_values
 from impl.realize import environment
@@ -60,7 +60,7 @@ def export(function: Callable[..., Any], args: Sequence[Any], folder: str | os.P
     if weights not in ("file", "array"):
         raise ExportError("export", f"weights={weights!r}", "use file or array")
     jit = function if isinstance(function, TinyJit) else TinyJit(function)
-    called = names.identifier(jit.name if name is None else name)
+    called = names.unique_name(jit.name if name is None else name)
     made = artefact_of(jit, args, dict(kwargs or {}), called, target)
     home = Path(folder)
     home.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def artefact_of(function: TinyJit[..., Any], args: Sequence[Any], kwargs: dict[s
             changing = ", ".join(bind.src[0].arg[0] for bind in binds)
             raise ExportError(name, f"has other kernels for other values of {changing}",
                               "make no Python number of it (int, float, range): compute with it")
-    return Layout(name, function, (args, kwargs), found, _ALIGNMENTS[target]).run()
+    return ArtefactLayout(name, function, (args, kwargs), found, _ALIGNMENTS[target]).run()
 
 
 def _observed(function: TinyJit[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any],

@@ -128,7 +128,7 @@ _Where = Spot | _Value
 _RANDOM, _KEY = "random#", "random-key#"
 
 
-class Layout:
+class ArtefactLayout:
     """Gives everything that the kernels of a call touch a place.
 
     Args:
@@ -165,7 +165,7 @@ class Layout:
             assert generator.key is not None
             now = np.array([self.captured.random_start, generator.key.src[1].arg], np.int32)
             made.random = Spot("state", len(made.states))
-            name = names.identifier("random", [state.name for state in made.states])
+            name = names.unique_name("random", [state.name for state in made.states])
             made.states.append(Port(name, dtypes.int32, (2,), now.nbytes))
             made.contents.append(now)
         return made
@@ -186,7 +186,7 @@ class Layout:
         taken = [*called.values()]
         for bind in dict.fromkeys([*arguments.variables.values()][::-1]):
             variable, least, greatest = bind.src[0].arg
-            taken.append(names.identifier(variable, taken))
+            taken.append(names.unique_name(variable, taken))
             self.artefact.variables.append(RuntimeInteger(taken[-1], least, greatest, bind))
 
     def _add_states(self) -> None:

@@ -10,7 +10,7 @@ from impl.device import Device
 from impl.dialects import C
 from impl.dtypes import DType, dtypes
 from impl.export.artefact import Artefact, KernelCall, Port, Spot
-from impl.export.texts import Functions, expression
+from impl.export.texts import KernelTexts, expression
 from impl.ir import UOp
 from impl.render import SourceText, render
 
@@ -59,7 +59,7 @@ class CText:
 
     def __init__(self, artefact: Artefact, embedded: bool) -> None:
         self.artefact, self.embedded = artefact, embedded
-        self.name, self.functions, self.dialect = artefact.name, Functions("static "), C()
+        self.name, self.functions, self.dialect = artefact.name, KernelTexts("static "), C()
         self.scratch = 0
         self.starts: list[int] = []
         begin = 0

@@ -6,27 +6,25 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from impl.render.names import identifier
 from impl.replay import TinyJit
 from impl.tensor import Tensor
 
 #: How many objects are looked at for tensors, at most.
 _MOST = 100_000
-#: Words that C, C++ or JavaScript keeps for itself, or that a runner uses.
+#: Words that JavaScript keeps for itself, or that a program uses, besides those of C and C++.
 _KEPT = frozenset("""
-auto break case char class const continue debugger default delete do double else enum export extends
-extern false final finally float for function goto if import in inline instanceof int interface let
-long new null package private protected public register restrict return short signed sizeof static
-struct super switch template this throw true try typedef typeof union unsigned using var virtual
-void volatile while with yield await async arguments eval args arena state main names
+arguments arena args await async debugger eval export finally function implements import in
+instanceof interface let loaded module names null package scratch size state states super text
+thread typeof undefined values var void with words yield
 """.split())
 
 
-def identifier(text: str, taken: Collection[str] = ()) -> str:
+def unique_name(text: str, taken: Collection[str] = ()) -> str:
     """A name that C and JavaScript allow, made of a text, and that nothing else has."""
     # r[impl export.name.legal]
-    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
-    if not name or name[0].isdigit() or name in _KEPT:
-        name = f"{name}_" if name in _KEPT else f"x{name}"
+    name = identifier(re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_"))
+    name += "_" * (name in _KEPT)
     number, found = 2, name
     while found in taken:
         found, number = f"{name}_{number}", number + 1
@@ -48,7 +46,7 @@ def of_arguments(function: Any, paths: Collection[str]) -> dict[str, str]:
         if words[:1] == ["0"] and len(words) > 1:
             place = int(words[1])
             words[1] = places[place] if place < len(places) else f"x{place}"
-        found[path] = identifier("_".join(words[1:]), found.values())
+        found[path] = unique_name("_".join(words[1:]), found.values())
     return found
 
 
@@ -57,7 +55,7 @@ def of_results(paths: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in paths:
         text = path.replace("[", "_").replace("]", "")
-        found[path] = identifier(f"output{text}" if not text or text[1:2].isdigit() else text,
+        found[path] = unique_name(f"output{text}" if not text or text[1:2].isdigit() else text,
                                  found.values())
     return found
 

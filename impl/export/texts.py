@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from impl.dtypes import DType, Scalar
-from impl.export.names import identifier
+from impl.export.names import unique_name
 from impl.ir import Ops, UOp, toposort
 from impl.render import SourceText
 
@@ -36,7 +36,7 @@ def expression(node: UOp, dialect: Arithmetic, names: Mapping[UOp, str]) -> str:
     return done[node]
 
 
-class Functions:
+class KernelTexts:
     """The texts of kernels, each once, with a name of its own."""
 
     def __init__(self, before: str = "") -> None:
@@ -49,7 +49,7 @@ class Functions:
         """The name of a kernel's function; its text is added when it is new."""
         key = source.signature, source.body
         if key not in self.named:
-            name = self.named[key] = identifier(source.name, self.named.values())
+            name = self.named[key] = unique_name(source.name, self.named.values())
             self.definitions.update(dict.fromkeys(source.definitions))
             self.texts.append(f"{self.before}{source.signature.format(name=name)} {source.body}")
         return self.named[key]

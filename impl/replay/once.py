@@ -33,10 +33,10 @@ class Observation:
     """What one call of a function did, and what was in memory before it; nothing of it is left.
 
     `outputs` are the leaves of the results, by their paths; `random_used` is how many random
-    numbers were drawn. `planned` has what the planner gave for each run, in the order of `captured.runs`;
-    `reasons` is why the call could not be done again without Python, if it could not; `copies` are
-    the buffers that tensors had, with copies of what stood there; `held` is the leaf that each
-    tensor had, by its identity, and `gradients` that of its gradient.
+    numbers were drawn. `planned` has what the planner gave for each run, in the order of the runs
+    of `captured`; `reasons` is why the call could not be done again without Python, if it could
+    not; `copies` are the buffers that tensors had, with copies of what stood there; `held` is the
+    leaf that each tensor had, by its identity, and `gradients` that of its gradient.
     """
 
     captured: Captured | None
