@@ -31,6 +31,9 @@ class LoopInfo:
         while   the first sources are `carries`. As long as the first body gives true for them the
                 second one gives the next ones.
         cond    source 0 is a bool: the first body where it is true, else the second.
+        host    a function of NumPy gets the sources as arrays: `call` has a name for errors, the
+                function, and what it gets besides. Both bodies are PARAMs alone: the first one's
+                have the forms of the sources, the second one's those of what it returns.
 
     `outputs` are the roots, all of one dtype, that the value has, one behind the other. `values`
     and `places` are known once it stands in a plan: which stored value each source is, and which
@@ -44,6 +47,7 @@ class LoopInfo:
     sequences: int = 0
     count: int = 0
     reverse: bool = False
+    call: tuple[Any, ...] = ()
     values: tuple[int, ...] = ()
     places: tuple[int, ...] = ()
     ran: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -76,8 +80,8 @@ class LoopInfo:
         return str(self)
 
     def __str__(self) -> str:
-        return f"scan of {self.count} steps" if self.kind == "scan" else f"{self.kind} loop" \
-            if self.kind == "while" else self.kind
+        return {"scan": f"scan of {self.count} steps", "while": "while loop", "cond": "cond",
+                "host": f"{self.call[0]} on the host" if self.call else ""}[self.kind]
 
     def __getstate__(self) -> dict[str, Any]:  # r[impl loops.body.once]
         return {**self.__dict__, "ran": {}}
@@ -103,6 +107,22 @@ def output_of(node: UOp, position: int) -> UOp:
     start = loop.offset(position)
     row = UOp(Ops.SHRINK, node.dtype, (node,), ((start, start + math.prod(shape)),))
     return UOp(Ops.RESHAPE, node.dtype, (row,), shape)
+
+
+def on_host(call: tuple[Any, ...], sources: Sequence[UOp],
+            forms: Sequence[tuple[DType, Shape]]) -> list[UOp]:
+    """What a function of NumPy gives for some values, when the schedule runs.
+
+    Args:
+        sources: values that are stored; floats come to the function in float64.
+        call: a name for errors; a function of arrays and of what follows here, which is found by
+            its name in a module, changes nothing and returns arrays in a list.
+        forms: the dtypes and shapes of what it returns.
+    """
+    given = body([param(number, source) for number, source in enumerate(sources)])
+    gives = body([param(number, None, *form) for number, form in enumerate(forms)])
+    made = outputs(LoopInfo("host", (given, gives), (), call=call), sources, range(len(forms)))
+    return [made[number] for number in range(len(forms))]
 
 
 def outputs(loop: LoopInfo, sources: Sequence[UOp], wanted: Sequence[int]) -> dict[int, UOp]:

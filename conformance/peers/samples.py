@@ -87,39 +87,39 @@ def _judge(operator: Any, method: Any, sample: Any, slopes: bool, name: str,
     if sample.kwargs.get("dropout_p") or sample.kwargs.get("out") is not None:
         return
     if any(isinstance(one, torch.Tensor) and (one.is_complex() or one.layout is not torch.strided)
-           for one in _leaves((given, wanted))):
+           for one in leaves_of((given, wanted))):
         return
-    leaves = [one for one in _leaves(given) if isinstance(one, torch.Tensor)
+    leaves = [one for one in leaves_of(given) if isinstance(one, torch.Tensor)
               and one.requires_grad and one.is_leaf]
     ours: dict[int, Tensor] = {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with np.errstate(all="ignore"):
-                found = method(*_converted(given[0], ours), **_converted(given[1], ours))
+                found = method(*converted(given[0], ours), **converted(given[1], ours))
                 _compare(found, wanted, operator.name in TIES)
                 if slopes and leaves:
                     _compare_slopes(found, wanted, leaves, ours)
     except Exception as error:  # noqa: BLE001  # which is what is counted
-        shapes = [tuple(one.shape) for one in _leaves(given) if isinstance(one, torch.Tensor)]
+        shapes = [tuple(one.shape) for one in leaves_of(given) if isinstance(one, torch.Tensor)]
         report.fails(name, f"{type(error).__name__}: {error}" + (
             f" ({shapes} {sample.args} {sample.kwargs})"[:300] if report.verbose else ""))
     else:
         report.passes(name)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def leaves_of(value: Any) -> Iterator[Any]:
     """All that is in lists, tuples and dicts."""
     if isinstance(value, (list, tuple)):
         for one in value:
-            yield from _leaves(one)
+            yield from leaves_of(one)
     elif isinstance(value, dict):
-        yield from _leaves(list(value.values()))
+        yield from leaves_of(list(value.values()))
     else:
         yield value
 
 
-def _converted(value: Any, ours: dict[int, Tensor]) -> Any:
+def converted(value: Any, ours: dict[int, Tensor]) -> Any:
     """Torch's arguments as ours."""
     import torch
 
@@ -133,9 +133,9 @@ def _converted(value: Any, ours: dict[int, Tensor]) -> Any:
     if isinstance(value, torch.device):
         return None
     if isinstance(value, dict):
-        return {key: _converted(one, ours) for key, one in value.items() if key != "device"}
+        return {key: converted(one, ours) for key, one in value.items() if key != "device"}
     if type(value) in (list, tuple):
-        return type(value)(_converted(one, ours) for one in value)
+        return type(value)(converted(one, ours) for one in value)
     return tuple(value) if isinstance(value, torch.Size) else value
 
 
@@ -175,11 +175,11 @@ def _compare_slopes(found: Any, wanted: Any, leaves: list[Any], ours: dict[int, 
     """Raise if a gradient is not torch's: of a sum of all results, each with a weight."""
     import torch
 
-    theirs = [one for one in _leaves(wanted) if isinstance(one, torch.Tensor)
+    theirs = [one for one in leaves_of(wanted) if isinstance(one, torch.Tensor)
               and one.requires_grad]
     if not theirs:
         return
-    mine = [two for one, two in zip(_leaves(wanted), _leaves(found), strict=True)
+    mine = [two for one, two in zip(leaves_of(wanted), leaves_of(found), strict=True)
             if isinstance(one, torch.Tensor) and one.requires_grad]
     total: Any = torch.zeros(())
     our_total = Tensor(0.0)

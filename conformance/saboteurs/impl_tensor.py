@@ -96,10 +96,19 @@ class WindowsBeyondCount(Edit):
 
 
 class SolvesInHalfTheDigits(Edit):
-    rule = "tensor.linalg.host"
+    rule = "tensor.linalg.host+2"
     description = "matrices are handed to LAPACK in half precision"
     file = "impl/tensor/linalg.py"
-    old, new = 'or call it before").astype(', 'or call it before").astype(np.float16).astype('
+    old = "np.float64) for each in given]"
+    new = "np.float16).astype(np.float64) for each in given]"
+
+
+class HostsGetRoundedMatrices(Edit):
+    rule = "tensor.linalg.host+2"
+    description = "what is not there yet is handed to LAPACK in half precision"
+    file = "impl/realize/looping.py"
+    old = "return found.astype(np.float64) if"
+    new = "return found.astype(np.float16).astype(np.float64) if"
 
 
 class InversesAreConstants(Edit):

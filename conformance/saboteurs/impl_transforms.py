@@ -12,6 +12,14 @@ class ArgumentsAreTheirValues(Edit):
     new = "made = node"
 
 
+class ViewsAreWhatTheyShow(Edit):
+    rule = "transforms.derivative.argument"
+    description = "memory has the gradient of a view that was realized where it lies"
+    file = "impl/gradient/nodes.py"
+    old = "while node.op is Ops.DETACH or node.op in MOVEMENT:"
+    new = "while node.op is Ops.DETACH or node.op is Ops.RESHAPE and node.tag is not None:"
+
+
 class GradientsChangePlaces(Edit):
     rule = "transforms.derivative.value"
     description = "the gradients of several arguments change places"

@@ -105,6 +105,8 @@ def loop_gradient(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     if loop.kind == "while":
         raise GraphError("gradient", "a while_loop has no gradient: how often it runs is not known",
                          "use scan with a fixed number of steps, or jvp")
+    if loop.kind == "host":
+        return  # what comes from the host says its own gradient, or has none
     rule = _scan_gradient if loop.kind == "scan" else _cond_gradient
     yield from rule(node, loop, gradient_pieces(loop, gradient), leads)
 
@@ -189,7 +191,7 @@ def _cond_gradient(node: UOp, loop: LoopInfo, given: dict[int, UOp], leads: Set[
 def loop_change(node: UOp, given: Sequence[Change]) -> Change:
     """How the value of a LOOP changes with its sources: a loop that carries the changes too."""
     loop: LoopInfo = node.arg
-    if not is_float(node):
+    if not is_float(node) or loop.kind == "host":
         return None
     # r[impl loops.gradient.forward]
     sources, params = node.src, params_of(loop, node.src)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
 from impl.errors import ShapeError
-from impl.ir import COMPARISONS, Ops, Shape, UOp, in_memory
+from impl.ir import COMPARISONS, MOVEMENT, Ops, Shape, UOp, in_memory
 from impl.places import Place, home
 from impl.rewrite.folding import NEUTRAL, fold
 from impl.rewrite.patterns import COMMUTATIVE
@@ -423,7 +423,9 @@ def expression_of(node: UOp) -> UOp:
 
 
 def named_value(node: UOp) -> UOp:
-    """The value to which a node only gives another name: a variable, or a gradient of its own."""
-    while node.op is Ops.DETACH or node.op is Ops.RESHAPE and node.tag is not None:
+    """The value to which a node only gives another name or form: a variable, a view, a gradient of
+    its own.
+    """
+    while node.op is Ops.DETACH or node.op in MOVEMENT:
         node = node.src[0]
     return node

@@ -12,6 +12,7 @@ from impl import settings
 from impl.device import Device, DeviceBackend, Memory
 from impl.dtypes import dtypes
 from impl.effects import Buffer
+from impl.errors import ArgumentError
 from impl.ir import Ops, UOp
 from impl.loops import LoopInfo
 from impl.multi import Mesh, Sharding
@@ -117,7 +118,8 @@ class _Running:
 
     def run(self) -> None:
         """Run what the kind says."""
-        {"scan": self._scan, "while": self._while, "cond": self._cond}[self.loop.kind]()
+        {"scan": self._scan, "while": self._while, "cond": self._cond,
+         "host": self._host}[self.loop.kind]()
 
     def body(self, number: int) -> Body:
         """A body, made at its first use under these settings."""
@@ -226,6 +228,34 @@ class _Running:
         for root in loop.outputs:
             if not self._direct(*self._region(root)):
                 self._copy_out(root, made[root])
+
+
+    def _host(self) -> None:
+        name, function, *settings = self.loop.call
+        arrays = [_array(source, like) for source, like in zip(
+            self.sources, self.loop.bodies[0].src, strict=True)]
+        try:
+            found = function(*arrays, *settings)
+        except np.linalg.LinAlgError as error:  # r[impl tensor.linalg.host+2]
+            shapes = ", ".join(str(array.shape) for array in arrays)
+            raise ArgumentError(name, f"of {shapes}: {error}", "look at the matrix: .pinverse() "
+                                "and .lstsq() take any") from error
+        for root in self.loop.outputs:
+            array = np.asarray(found[root], self.loop.roots[root].dtype.numpy)
+            start, nbytes = self._region(root)
+            for target in self.target.members:
+                if nbytes:
+                    target.device.copy_in(target.part(start, nbytes), array)
+
+
+def _array(memory: Memory | None, like: UOp) -> np.ndarray:
+    """The elements of a source, in the form of its PARAM; floats in float64."""
+    shape = like.shape or ()
+    if memory is None:  # it has none
+        return np.zeros(shape, like.dtype.numpy)
+    one = memory.members[0]
+    found = one.device.copy_out(one, like.dtype, math.prod(shape)).reshape(shape)
+    return found.astype(np.float64) if like.dtype.kind == "f" else found
 
 
 def _copy(target: Memory, source: Memory, nbytes: int) -> None:

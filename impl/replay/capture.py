@@ -89,8 +89,9 @@ class Capture:
         gc.collect()  # tensors that only a cycle keeps alive are no effect of the call
         known = {id(h): node for h, node in self.before}
         ours = living_here()  # what another thread makes meanwhile is no effect of the call
+        # What a transform has traced on is no value: closures of the graph may keep it alive.
         touched = [h for h in living() if isinstance(h, Tensor) and known.get(id(h)) is not h.uop
-                   and (id(h) in known or id(h) in ours)]
+                   and (id(h) in known or id(h) in ours and not is_lost(h.uop))]
         realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
         for tensor in returned.values():
             if id(tensor) not in known:  # r[impl replay.output.own+2]

@@ -1,6 +1,7 @@
 """Linear algebra: LAPACK on the host, by NumPy; gradients by formulas. Chapter: spec/tensor.md.
 
-A decomposition computes its matrix, as printing does. What comes of it is a constant that says
+A decomposition computes its matrix, as printing does; where that has no value yet, in a function
+that is traced, it becomes a LOOP that asks the host when the schedule runs. What comes of it says
 itself what its gradient is: by a formula of how it changes with the matrix, written in tensors and
 in the results themselves. So the formula has a derivative too, and so on.
 """
@@ -13,12 +14,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from impl.dtypes import dtypes
-from impl.effects import Placeholder
+from impl.dtypes import DType, dtypes
+from impl.effects import Placeholder, is_lost
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import Custom, compute_gradients, nodes
 from impl.gradient.custom import with_gradient
-from impl.ir import UOp
+from impl.ir import Ops, UOp
+from impl.loops import on_host
 from impl.tensor.losses import Losses
 from impl.tensor.namespaces import LINALG, Namespace
 
@@ -95,8 +97,8 @@ class Linalg(Losses):
 
     linalg = Namespace("linalg", LINALG)
 
-    def _matrices(self, name: str, square: bool = True) -> np.ndarray:
-        """The elements, computed, in float64.
+    def _check_matrices(self, name: str, square: bool) -> None:
+        """Refuse what has no matrices.
 
         Raises:
             ShapeError: they are no (square) matrices.
@@ -108,15 +110,45 @@ class Linalg(Losses):
                              if square else "give (..., rows, columns)")
         if self.dtype.kind == "b":
             raise DTypeError(name, "bools have no linear algebra", "use .float()")
-        # r[impl tensor.linalg.host]
+
+    def _matrices(self, name: str, square: bool = True) -> np.ndarray:
+        """The elements, computed, in float64."""
+        self._check_matrices(name, square)
         return self.known(name, "a method without decompositions, or call it before").astype(
             np.float64)
 
+    def _computed(self, name: str, function: Callable[..., Sequence[np.ndarray]], *settings: Any,
+                  beside: Sequence[Self] = (), square: bool = True) -> list[Self]:
+        """What a function of NumPy gives for these matrices and the tensors `beside`: now, or,
+        where their values are not there yet, when the schedule runs.
+        """
+        # r[impl tensor.linalg.host+2]
+        self._check_matrices(name, square)
+        given = [self, *beside]
+        if not any(is_lost(each.uop) for each in given):
+            arrays = [each.known(name, "a method without decompositions, or call it before").astype(
+                np.float64) for each in given]
+            return [self._host(each) for each in self._called(name, function, *arrays, *settings)]
+        # The forms are those that it gives for the simplest matrices.
+        simple = [np.broadcast_to(np.eye(each.shape[-2], each.shape[-1]), each.shape)
+                  for each in given]
+        forms = [(self._dtype_of(each), each.shape) for each in function(*simple, *settings)]
+        wide = dtypes.float64 if self._result_float() is dtypes.float64 else dtypes.float32
+        # Each in memory of its own, also a number.
+        made = on_host((name, function, *settings), [
+            UOp(Ops.CONTIGUOUS, wide, (nodes.cast(each.uop, wide),)) for each in given],
+            [(wide if dtype.kind == "f" else dtype, shape) for dtype, shape in forms])
+        return [self._wrap(nodes.cast(each, dtype)) for each, (dtype, _) in
+                zip(made, forms, strict=True)]
+
+    def _dtype_of(self, array: np.ndarray) -> DType:
+        """What a result of the host becomes."""
+        return self._result_float() if array.dtype.kind == "f" else \
+            dtypes.bool if array.dtype.kind == "b" else dtypes.int32
+
     def _host(self, array: np.ndarray) -> Self:
         """An array as a constant of this kind."""
-        kind = array.dtype.kind
-        return self.__class__(array, self.device, self._result_float() if kind == "f" else
-                              dtypes.bool if kind == "b" else dtypes.int32)
+        return self.__class__(array, self.device, self._dtype_of(array))
 
     def _called(self, name: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """What a function of NumPy gives.
@@ -126,7 +158,7 @@ class Linalg(Losses):
         """
         try:
             return function(*given, **named)
-        except np.linalg.LinAlgError as error:  # r[impl tensor.linalg.host]
+        except np.linalg.LinAlgError as error:  # r[impl tensor.linalg.host+2]
             raise ArgumentError(name, f"of {self.shape}: {error}",
                                 "look at the matrix: .pinverse() and .lstsq() take any") from error
 
@@ -139,8 +171,8 @@ class Linalg(Losses):
     def inverse(self) -> Self:
         """The inverse of each matrix."""
         x = self._variable()
-        found = self._host(self._called("inverse", np.linalg.inv, self._matrices("inverse")))
-        result: Self = following([x], [found], lambda _, d, y: [-(y[0] @ d[0] @ y[0])])[0]
+        found = self._computed("inverse", _inverse)
+        result: Self = following([x], found, lambda _, d, y: [-(y[0] @ d[0] @ y[0])])[0]
         return result
 
     def pinverse(self, rcond: float | None = None, atol: Any = None, rtol: Any = None,
@@ -186,26 +218,22 @@ class Linalg(Losses):
     def det(self) -> Self:
         """The determinant of each matrix; a second derivative needs one that can be inverted."""
         x = self._variable()
-        array = self._matrices("det")
 
         def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
             (d,), (size, cofactors) = changes, y
             grown = (cofactors * d).sum((-2, -1))
             wide = (slice(None),) * len(size.shape) + (None, None)
             return [grown, (cofactors * grown[wide] - cofactors @ d.mT @ cofactors) / size[wide]]
-        result: Self = following([x], [self._host(np.linalg.det(array)),
-                                       self._host(_cofactors(array))], change)[0]
+        result: Self = following([x], self._computed("det", _det), change)[0]
         return result
 
     def slogdet(self) -> Slogdet:
         """The sign of the determinant of each matrix, and the logarithm of its size."""
         x = self._variable()
-        array = self._matrices("slogdet")
-        sign, size = np.linalg.slogdet(array)
-        inverse = self._host(_inverse_or_nan(array))
-        found = following([x], [self._host(size), inverse], lambda _, d, y: [
+        sign, size, inverse = self._computed("slogdet", _slogdet)
+        found = following([x], [size, inverse], lambda _, d, y: [
             (y[1].mT * d[0]).sum((-2, -1)), -(y[1] @ d[0] @ y[1])])[0]
-        return Slogdet(self._host(sign), found)
+        return Slogdet(sign, found)
 
     def logdet(self) -> Self:
         """The logarithm of the determinant; NaN where that is negative."""
@@ -220,11 +248,8 @@ class Linalg(Losses):
         vector = len(other.shape) == 1 or other.shape == self.shape[:-1]
         x, e = self._variable(), other._variable()
         e = e.unsqueeze(-1) if vector else e
-        array, right = self._matrices("solve"), other.known("solve", "solve before").astype(float)
-        inverse = self._host(self._called("solve", np.linalg.inv, array))
-        columns = right[..., None] if vector else right
-        found = self._host(self._called("solve", np.linalg.solve, array, columns))
-        result: Self = following([x, e], [found, inverse], lambda _, d, y: [
+        found = self._computed("solve", _solve, beside=[e])
+        result: Self = following([x, e], found, lambda _, d, y: [
             y[1] @ (d[1] - d[0] @ y[0]), -(y[1] @ d[0] @ y[1])])[0]
         return result.squeeze(-1) if vector else result
 
@@ -245,16 +270,13 @@ class Linalg(Losses):
     def cholesky(self, upper: bool = False) -> Self:
         """The lower triangle whose product with its transpose is a positive matrix."""
         x = self._variable()
-        array = self._matrices("cholesky")
-        low = self._host(self._called("cholesky", np.linalg.cholesky, array))
-        inverse = self._host(_inverse_or_nan(low.numpy().astype(np.float64)))
 
         def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
             (d,), (low, inverse) = changes, y
             inner = inverse @ ((d + d.mT) * 0.5) @ inverse.mT
             half = inner.tril(-1) + inner * inner._eye(inner) * 0.5
             return [low @ half, -(half @ inverse)]
-        found: Self = following([x], [low, inverse], change)[0]
+        found: Self = following([x], self._computed("cholesky", _cholesky), change)[0]
         return found.mT if upper else found
 
     def cholesky_inverse(self, upper: bool = False) -> Self:
@@ -277,15 +299,13 @@ class Linalg(Losses):
     def qr(self, mode: str = "reduced") -> QR:
         """Orthogonal columns and a triangle, whose product is the matrix."""
         x = self._variable()
-        array = self._matrices("qr", False)
         rows, columns = self.shape[-2:]
         if mode == "r":
-            return QR(self._host(np.zeros((0,))), self._host(np.linalg.qr(array)[1]))
-        parts = np.linalg.qr(array, "complete" if mode == "complete" else "reduced")
-        q, r = (self._host(one) for one in parts)
-        if rows < columns or mode == "complete" and rows > columns:
-            return QR(*following([x], [q, r], _unknown))
-        inverse = self._host(_inverse_or_nan(r.numpy().astype(np.float64)))
+            return QR(self._host(np.zeros((0,))), self._computed("qr", _qr, mode, square=False)[1])
+        parts = self._computed("qr", _qr, "complete" if mode == "complete" else "reduced",
+                               square=False)
+        if len(parts) == 2:
+            return QR(*following([x], parts, _unknown))
 
         def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
             (d,), (q, r, inverse) = changes, y
@@ -294,7 +314,7 @@ class Linalg(Losses):
             turn = low - low.mT
             upper = inner - turn
             return [q @ turn + (d @ inverse - q @ inner), upper @ r, -(inverse @ upper)]
-        return QR(*following([x], [q, r, inverse], change)[:2])
+        return QR(*following([x], parts, change)[:2])
 
     def eigh(self, UPLO: str = "L") -> Eigh:  # noqa: N803
         """Eigenvalues and vectors of a symmetric matrix, of which one triangle is read.
@@ -302,14 +322,13 @@ class Linalg(Losses):
         The gradient is symmetric, as in PyTorch: both triangles are taken to change together.
         """
         x = self._variable()
-        values, vectors = self._called("eigh", np.linalg.eigh, self._matrices("eigh"), UPLO=UPLO)
 
         def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
             (d,), (values, v) = changes, y
             inner = v.mT @ ((d + d.mT) * 0.5) @ v
             gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
             return [inner.diagonal(0, -2, -1), v @ (_inverse_or_zero(gaps) * inner)]
-        return Eigh(*following([x], [self._host(values), self._host(vectors)], change))
+        return Eigh(*following([x], self._computed("eigh", _eigh, UPLO), change))
 
     def eigvalsh(self, UPLO: str = "L") -> Self:  # noqa: N803
         """The eigenvalues of a symmetric matrix, in ascending order."""
@@ -328,15 +347,12 @@ class Linalg(Losses):
     def svd_full(self, full_matrices: bool = True) -> SVD:
         """U, S and the transpose of V, of which U * S @ Vh is the matrix."""
         x = self._variable()
-        array = self._matrices("svd", False)
-        left, size, right = self._called("svd", np.linalg.svd, array, full_matrices=full_matrices)
+        left, size, right = self._computed("svd", _svd, full_matrices, square=False)
         count = size.shape[-1]
         first, second = left[..., :count], right[..., :count, :]
-        one, values, two = following(
-            [x], [self._host(part) for part in (first, size, second)], _change_of_svd)
+        one, values, two = following([x], [first, size, second], _change_of_svd)
         if full_matrices and max(left.shape[-1], right.shape[-2]) > count:
-            one = one.cat(self._host(left[..., count:]), dim=-1)
-            two = two.cat(self._host(right[..., count:, :]), dim=-2)
+            one, two = one.cat(left[..., count:], dim=-1), two.cat(right[..., count:, :], dim=-2)
         return SVD(one, values, two)
 
     def svdvals(self) -> Self:
@@ -438,21 +454,16 @@ class Linalg(Losses):
         Without pivots there is no permutation, and digits are lost.
         """
         x = self._variable()
-        array = self._matrices("lu", False)
-        flat = array.reshape(-1, *array.shape[-2:])
-        parts = [_lu(one, pivot) for one in flat]
-        p, low, up = (self._host(np.stack([one[k] for one in parts]).reshape(
-            *array.shape[:-2], *parts[0][k].shape)) for k in range(3))
-        if self.shape[-1] != self.shape[-2]:
-            return p, *following([x], [low, up], _unknown)
-        inverses = [self._host(_inverse_or_nan(one.numpy().astype(float))) for one in (low, up)]
+        p, *parts = self._computed("lu", _lu, pivot, square=False)
+        if len(parts) == 2:
+            return p, *following([x], parts, _unknown)
 
         def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
             (d,), (low, up, before, behind) = changes, y
             inner = before @ p.mT @ d @ behind
             strict, upper = inner.tril(-1), inner.triu()
             return [low @ strict, upper @ up, -(strict @ before), -(behind @ upper)]
-        return p, *following([x], [low, up, *inverses], change)[:2]
+        return p, *following([x], parts, change)[:2]
 
 
 def _unknown(_: Sequence[Any], changes: Sequence[Any], results: Sequence[Any]) -> list[Any]:
@@ -505,7 +516,56 @@ def _cofactors(array: np.ndarray) -> np.ndarray:
     return np.asarray(sign[..., None, None] * (u * others[..., None, :]) @ vh)
 
 
-def _lu(matrix: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+# What the host computes: functions of arrays, with as many axes in front as one likes.
+
+def _inverse(array: np.ndarray) -> list[np.ndarray]:
+    return [np.linalg.inv(array)]
+
+
+def _det(array: np.ndarray) -> list[np.ndarray]:
+    return [np.linalg.det(array), _cofactors(array)]
+
+
+def _slogdet(array: np.ndarray) -> list[np.ndarray]:
+    return [*np.linalg.slogdet(array), _inverse_or_nan(array)]
+
+
+def _solve(array: np.ndarray, columns: np.ndarray) -> list[np.ndarray]:
+    return [np.linalg.solve(array, columns), np.linalg.inv(array)]
+
+
+def _cholesky(array: np.ndarray) -> list[np.ndarray]:
+    low = np.linalg.cholesky(array)
+    return [low, _inverse_or_nan(low)]
+
+
+def _qr(array: np.ndarray, mode: Any) -> list[np.ndarray]:
+    """Both parts, and the inverse of the second one where the gradient has a formula."""
+    q, r = np.linalg.qr(array, "complete" if mode == "complete" else "reduced")
+    rows, columns = array.shape[-2:]
+    known = rows >= columns and (mode != "complete" or rows == columns) and mode != "r"
+    return [q, r, _inverse_or_nan(r)] if known else [q, r]
+
+
+def _eigh(array: np.ndarray, UPLO: Any) -> list[np.ndarray]:  # noqa: N803
+    return list(np.linalg.eigh(array, UPLO))
+
+
+def _svd(array: np.ndarray, full_matrices: bool) -> list[np.ndarray]:
+    return list(np.linalg.svd(array, full_matrices=full_matrices))
+
+
+def _lu(array: np.ndarray, pivot: bool) -> list[np.ndarray]:
+    """Three parts, and the inverses of the triangles of square matrices."""
+    flat = array.reshape(-1, *array.shape[-2:])
+    parts = [_lu_of_one(one, pivot) for one in flat]
+    p, low, up = (np.stack([one[k] for one in parts]).reshape(
+        *array.shape[:-2], *parts[0][k].shape) for k in range(3))
+    square = array.shape[-1] == array.shape[-2]
+    return [p, low, up, *(map(_inverse_or_nan, (low, up)) if square else ())]
+
+
+def _lu_of_one(matrix: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gauss' elimination with the greatest element of each column as pivot."""
     rows, columns = matrix.shape
     up, order = matrix.copy(), np.arange(rows)

@@ -23,7 +23,7 @@ from impl.gradient.loops import params_of, stored
 from impl.gradient.nodes import shape_of, where
 from impl.gradient.substitution import overwritten, substituted
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, give_origin
-from impl.loops import LoopInfo, body, outputs, param
+from impl.loops import LoopInfo, body, on_host, outputs, param
 from impl.multi import Sharding
 from impl.symbolic import greatest
 from impl.tensor import Tensor
@@ -229,7 +229,9 @@ class Batch:
     def loop(self, node: UOp) -> UOp:
         """All examples run together. A choice for each of them becomes a choice of values."""
         loop: LoopInfo = node.arg
-        if loop.kind == "cond" and node.src[0] in self.known:
+        if loop.kind == "host":
+            values = self._hosted(node, loop)
+        elif loop.kind == "cond" and node.src[0] in self.known:
             values = self._chosen(node, loop)
         else:
             values = self._looped(node, loop)
@@ -237,6 +239,12 @@ class Batch:
         rows = [nodes.reshape(value, (self.count, math.prod(shape_of(value)[1:])))
                 for value in values]
         return _side_by_side(rows)
+
+    def _hosted(self, node: UOp, loop: LoopInfo) -> list[UOp]:
+        """A function of NumPy gets the matrices of all examples."""
+        forms = [(root.dtype, (self.count, *shape_of(root))) for root in loop.roots]
+        made = on_host(loop.call, [stored(self.whole(source)) for source in node.src], forms)
+        return [made[root] for root in loop.outputs]
 
     def _chosen(self, node: UOp, loop: LoopInfo) -> list[UOp]:
         """Both bodies, and of each example the one that it asks for."""
