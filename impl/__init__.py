@@ -129,6 +129,16 @@ from impl import (  # noqa: E402
 from impl import transforms as func  # noqa: E402
 from impl.replay import TinyJit  # noqa: E402
 
+
+def __getattr__(name: str) -> Any:
+    """A name of the module `torch`, for a program that imports this one as that."""
+    below = os.path.join(os.path.dirname(__file__), name)
+    if name.startswith("__") or os.path.exists(below) or os.path.exists(f"{below}.py"):
+        raise AttributeError(name)  # of a module below this one: it is imported now
+    import impl.torch
+    return getattr(impl.torch, name)
+
+
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Mesh", "Ops", "Tensor", "TinyJit",
            "UOp", "Variable", "collectives", "cpu", "cuda", "distributed", "dtypes", "export",

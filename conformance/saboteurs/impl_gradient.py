@@ -88,6 +88,14 @@ class DetachDoesNothing(Edit):
     old, new = "return UOp(Ops.DETACH, x.dtype, (x,))", "return x"
 
 
+class NoGradDoesNothing(Edit):
+    rule = "gradient.mode.stops"
+    description = "what is computed in a block with no_grad passes gradients on"
+    file = "impl/gradient/nodes.py"
+    old = "return x.replace(src=(detach(x.src[0]), *x.src[1:]))\n    return detach(x)"
+    new = "return x\n    return x"
+
+
 class OneRepetitionCounts(Edit):
     rule = "gradient.broadcast.sum"
     description = "of the gradients of a repeated element the greatest is taken"

@@ -168,6 +168,13 @@ def detach(x: UOp) -> UOp:
     return UOp(Ops.DETACH, x.dtype, (x,))
 
 
+def without_gradient(x: UOp) -> UOp:
+    """x, through which no gradient flows; what has memory of its own has it still."""
+    if x.op in (Ops.CONTIGUOUS, Ops.COPY):
+        return x.replace(src=(detach(x.src[0]), *x.src[1:]))
+    return detach(x)
+
+
 # r[impl tensor.movement.elements]: a movement node names elements, and computes nothing.
 def reshape(x: UOp, shape: Shape) -> UOp:
     """The same elements in another shape."""

@@ -8,6 +8,7 @@ the public methods of `Tensor` only. `nn.state` finds their tensors, `nn.optim` 
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from impl.nn import lr_scheduler, optim, state
@@ -48,11 +49,11 @@ _LAYERS = {
         "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d", "ZeroPad2d",
         "ZeroPad3d"), "resizing"),
 }
-__all__ = [*_LAYERS, "Buffer", "Module", "Parameter", "amp", "functional", "init", "lr_scheduler",
-           "optim", "saving", "state", "swa_utils"]
+__all__ = [*_LAYERS, "Buffer", "Module", "Parameter", "amp", "data", "distributions", "functional",
+           "init", "lr_scheduler", "optim", "saving", "state", "swa_utils"]
 
 if TYPE_CHECKING:
-    from impl.nn import amp, functional, init, saving, swa_utils
+    from impl.nn import amp, data, distributions, functional, init, saving, swa_utils
     from impl.nn.activation import (
         CELU,
         ELU,
@@ -208,8 +209,13 @@ def __getattr__(name: str) -> Any:
     """A layer or a part of `nn`, imported now."""
     if name in _LAYERS:
         value = getattr(importlib.import_module(f"impl.nn.{_LAYERS[name]}"), name)
-    elif name in ("amp", "functional", "init", "saving", "swa_utils"):
+    elif name in ("amp", "data", "distributions", "functional", "init", "saving", "swa_utils"):
         value = importlib.import_module(f"impl.nn.{name}")
+    elif name == "utils":  # where PyTorch has the clipping of gradients
+        value = SimpleNamespace(clip_grad_norm_=optim.clip_grad_norm_,
+                                clip_grad_value_=optim.clip_grad_value_)
+    elif name == "parameter":
+        value = SimpleNamespace(Parameter=Parameter, Buffer=Buffer)
     else:
         raise missing(name, __all__)  # r[impl errors.name.missing]
     globals()[name] = value

@@ -19,7 +19,7 @@ from impl.tensor.names import made
 __all__ = ["Buffer", "Module", "Parameter"]
 
 #: What else PyTorch's modules have, and what to write here.
-_ELSEWHERE = {"cuda": "to('CUDA')", "share_memory": "nothing: processes are those of MPI",
+_ELSEWHERE = {"share_memory": "nothing: processes are those of MPI",
               "register_forward_hook": "a layer of your own around this one",
               "register_full_backward_hook": "x.gradient(...) for what you want to see"}
 
@@ -189,9 +189,13 @@ class Module:
         for parameter in self.parameters():
             parameter.grad = None
 
-    def to(self, device_or_dtype: Any) -> Self:
+    def to(self, device_or_dtype: Any = None, dtype: DType | None = None, *,
+           device: Any = None, non_blocking: bool = False) -> Self:
         """All tensors on another device; or all floats in another dtype, as tensors of their own.
         """
+        device_or_dtype = device if device_or_dtype is None else device_or_dtype
+        if dtype is not None:
+            return (self if device_or_dtype is None else self.to(device_or_dtype)).to(dtype)
         dtype = device_or_dtype if isinstance(device_or_dtype, DType) else None
         if dtype is None:
             for tensor in self.state_dict().values():
@@ -205,6 +209,10 @@ class Module:
                         id(one), one.detach().cast(dtype).requires_grad_(one.requires_grad))
                     setattr(layer, name, other)
         return self
+
+    def cuda(self, device: int | None = None) -> Self:
+        """All tensors on a GPU of NVIDIA."""
+        return self.to(f"CUDA:{device}" if device else "CUDA")
 
     def cpu(self) -> Self:
         """All tensors on the CPU."""

@@ -564,7 +564,8 @@ def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    """The gradients of those that have one."""
+    """The gradients of those that have one; of a model, of its parameters."""
+    parameters = getattr(parameters, "parameters", lambda: parameters)()
     given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     return [p.grad for p in given if p.grad is not None]
 

@@ -1,13 +1,15 @@
 """`backward` and `gradient`: the gradient chapter seen from a tensor. Chapter: spec/tensor.md."""
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from typing import Any, Self
 
 from impl.errors import DTypeError, ShapeError
 from impl.gradient import compute_gradient, expression_of, nodes
 from impl.ir import UOp
 from impl.multi import Mesh
-from impl.tensor.base import parameters
+from impl.tensor.base import mode, parameters
 from impl.tensor.creation import Creation
 
 
@@ -73,3 +75,49 @@ class Autograd(Creation):
             raise ShapeError("backward", f"a gradient of shape {gradient.shape} for a tensor of "
                              f"shape {self.shape}", "give it in the tensor's shape")
         return nodes.cast(gradient.uop, self.dtype)
+
+
+class GradientMode(ContextDecorator):
+    """A block, or a function, whose operations pass gradients on or do not.
+
+    PyTorch's names: `off` is `no_grad`, `on` is `enable_grad`, and `set` `set_grad_enabled`.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        self.wanted, self.before, self.begun = wanted, list[bool](), False
+
+    def _recreate_cm(self) -> Self:
+        return type(self)(self.wanted)  # each call of a decorated function has its own
+
+    def __enter__(self) -> Self:
+        if self.begun:  # by `set`
+            self.begun = False
+            return self
+        self.before.append(mode.gradients)
+        mode.gradients = self.wanted
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        mode.gradients = self.before.pop()
+
+    @classmethod
+    def off(cls, function: Callable[..., Any] | bool = True) -> Any:
+        """No operation in the block passes a gradient on: `with off():`, `@off()`, `@off`."""
+        return cls(False)(function) if callable(function) else cls(not function)
+
+    @classmethod
+    def on(cls, function: Callable[..., Any] | None = None) -> Any:
+        """The operations in the block pass gradients on, within one where they do not."""
+        return cls(True)(function) if callable(function) else cls(True)
+
+    @classmethod
+    def set(cls, mode: bool) -> Self:  # noqa: A003
+        """From now on, or in a block."""
+        made = cls(bool(mode)).__enter__()
+        made.begun = True
+        return made
+
+    @staticmethod
+    def is_on() -> bool:
+        """Whether operations pass gradients on."""
+        return mode.gradients

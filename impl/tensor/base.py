@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self
@@ -278,6 +279,8 @@ class TensorBase(metaclass=Named):
 
     def _wrap(self, node: UOp) -> Self:
         """The tensor that an operation on this one returns."""
+        if not mode.gradients:
+            node = nodes.without_gradient(node)  # r[impl gradient.mode.stops]
         if node.origin is None:
             note_origin(node)
         return self.__class__._holding(node, self.device)
@@ -479,7 +482,7 @@ class TensorBase(metaclass=Named):
     def _remember(self) -> None:
         """Keep the expression, if its value may depend on a parameter."""
         node = self.uop
-        if node.op is not Ops.BUFFER and node.dtype.kind == "f" and not self._parameter \
+        if node.op not in _WITHOUT_HISTORY and node.dtype.kind == "f" and not self._parameter \
                 and (node.reads & _parameter_bits[0] or keeping):
             self._history = node
             for kept in keeping:
@@ -798,6 +801,15 @@ class TensorBase(metaclass=Named):
         return self
 
 
+class _Mode(threading.local):
+    """Whether a thread's operations pass gradients on."""
+
+    gradients = True
+
+
+mode = _Mode()
+#: What no gradient flows through, or what is in memory already.
+_WITHOUT_HISTORY = (Ops.BUFFER, Ops.DETACH)
 _parameters: dict[int, weakref.ref[Any]] = {}
 #: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
 _parameter_bits = [0]

@@ -34,7 +34,7 @@ _MEANT = {
     "gpu": 'x.to("CUDA"), or another device',
     **dict.fromkeys(("from_numpy", "from_dlpack"), "Tensor(array)"),
     **dict.fromkeys(("tensor", "array", "as_tensor", "asarray"), "Tensor(values)"),
-    "no_grad": "x.detach(), or nothing: only .backward() computes gradients",
+    "no_grad": "impl.torch.no_grad(), or x.detach()",
     "zero_grad": "x.grad = None, or the zero_grad() of an optimiser",
     "values": "x, which has no indices beside it: they are x.argmax(axis)",
     "indices": "x.argmax(axis), x.sort() or x.topk(k)",
@@ -99,10 +99,10 @@ def missing(tensors: type, name: str) -> NoReturn:
     """Raise the error for a name that tensors do not have, with the one that was meant."""
     if name.startswith("_"):  # what Python itself looks for, often without need
         raise AttributeError(f"{tensors.__name__} has no {name}")
-    raise NameMissingError("Tensor", f"there is no {name}", _remedy(tensors, name))
+    raise NameMissingError("Tensor", f"there is no {name}", remedy_of(tensors, name))
 
 
-def _remedy(tensors: type, name: str) -> str:
+def remedy_of(tensors: type, name: str) -> str:
     """What is written in its place: another expression, or the name that looks most like it."""
     known = [each for each in dir(tensors) if not each.startswith("_")]
     if name in _MEANT:

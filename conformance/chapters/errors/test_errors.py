@@ -281,7 +281,7 @@ def test_what_was_meant_of_a_part_of_nn(module: Any, name: str, meant: str) -> N
 
 @verifies("errors.name.missing")
 @pytest.mark.parametrize("name, meant", [
-    ("wieght", "weight?"), ("cuda", "to('CUDA')"), ("forward_hook", "it has in_features"),
+    ("wieght", "weight?"), ("share_memory", "MPI"), ("forward_hook", "it has in_features"),
     ("qqqq", "it has in_features, out_features, weight, bias")])
 def test_what_was_meant_of_a_layer(name: str, meant: str) -> None:
     layer = nn.Linear(2, 3)
@@ -466,7 +466,8 @@ def test_two_values_under_two_names(call: Any) -> None:
     ("sofmax", "softmax?"), ("Sum", "sum?"), ("reshap", "reshape?"),
     ("softmax_", "x.assign(x.softmax("),
     ("gpu", 'x.to("CUDA")'), ("squeeze_", "x.squeeze("), ("qqqq", "dir(Tensor)"),
-    ("no_grad", "x.detach()"), ("zero_grad", "x.grad = None"), ("from_numpy", "Tensor(array)"),
+    ("no_grad", "impl.torch.no_grad()"),
+    ("zero_grad", "x.grad = None"), ("from_numpy", "Tensor(array)"),
     ("onse", "ones?"), ("values", "x.argmax(axis)"), ("stride", "no strides"),
     ("eig", "use NumPy on x.numpy()"), ("geqrf", "use x.qr")])
 def test_which_method_was_meant(name: str, meant: str) -> None:

@@ -6,6 +6,7 @@ gradient's product with v is (L(x + hv) - L(x - hv)) / 2h up to terms in h squar
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from impl.errors import DTypeError, GraphError, ShapeError
 from impl.gradient import compute_gradient, nodes
 from impl.ir import Ops, UOp, toposort
 from impl.rewrite import simplify
+from impl.tensor.autograd import GradientMode
 
 Function = Callable[..., Tensor]
 
@@ -433,3 +435,58 @@ def test_a_gradient_of_a_copy_is_none_of_the_original() -> None:
 def gradients(*tensors: Tensor) -> list[Any]:
     """What `backward` has left with tensors."""
     return [None if tensor.grad is None else tensor.grad.tolist() for tensor in tensors]
+
+
+@verifies("gradient.mode.stops")
+def test_operations_in_a_block_without_gradients_pass_none_on() -> None:
+    x = Tensor([2.0, 3.0], requires_grad=True)
+
+    @GradientMode.off()
+    def doubled(given: Tensor) -> Tensor:
+        return given * 2
+
+    with GradientMode.off():
+        assert not GradientMode.is_on()
+        inside = [x * 2, x.reshape(1, 2), x[0], x.clone(), x.exp().realize(), x.to("REFERENCE")]
+        with GradientMode.on():
+            again = x * 2
+        assert not GradientMode.is_on()
+    assert GradientMode.is_on()
+    for value in (*inside, doubled(x)):
+        assert (x.sum().to(value.device) * value.sum()).to(x.device).gradient(x)[0].tolist() \
+            == pytest.approx([value.sum().item()] * 2)
+    assert again.sum().gradient(x)[0].tolist() == [2, 2]
+    GradientMode.set(False)
+    assert (x.sum() * (x * 3).sum()).gradient(x)[0].tolist() == [0, 0]
+    with GradientMode.set(True):
+        assert GradientMode.is_on()
+    assert not GradientMode.is_on()
+    GradientMode.set(True)
+    seen = []
+    with GradientMode.off():
+        other = threading.Thread(target=lambda: seen.append(GradientMode.is_on()))
+        other.start()
+        other.join()
+    assert seen == [True]
+
+
+@verifies("gradient.mode.stops")
+def test_writing_in_a_block_without_gradients_is_as_elsewhere() -> None:
+    found = []
+    for mode in (GradientMode.off(), GradientMode.on()):
+        x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        x.grad = Tensor([[1.0, 1.0], [2.0, 2.0]])
+        with mode:
+            x -= 0.5 * x.grad
+            row = x[1]
+            last = row[1:]
+            last += 10
+            row[0] = 7.0
+            x[0] *= 2
+            copied = x.clone()
+            copied[0, 0] = 9.0
+            made = Tensor.zeros(2).contiguous()
+            made[1] = 3.0
+        found.append([one.tolist() for one in (x, row, last, copied, made)])
+        assert (x * x).sum().gradient(x)[0].tolist() == (2 * x.numpy()).tolist()
+    assert found[0] == found[1] and found[0][0] == [[1.0, 3.0], [7.0, 13.0]]

@@ -262,6 +262,9 @@ def test_gradients_are_clipped() -> None:
     assert a.grad is not None and np.allclose(a.grad.numpy(), np.array([6, 8]) / 104 ** 0.5)
     nn.optim.clip_grad_value_(a, 0.6)
     assert np.allclose(a.grad.numpy(), [6 / 104 ** 0.5, 0.6])
+    model = nn.Linear(2, 1, bias=False)
+    (model.weight * Tensor([3.0, 4.0])).sum().backward()
+    assert nn.optim.clip_grad_norm_(model, 1.0).item() == 5  # type: ignore[arg-type]
 
 
 # State

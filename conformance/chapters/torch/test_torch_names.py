@@ -1,0 +1,245 @@
+"""A program of PyTorch with another import: the same lines, asked of both."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import impl
+from impl import Tensor, nn
+from impl import torch as ours
+from impl.errors import ArgumentError, NameMissingError
+from impl.nn import data
+from impl.settings import Context
+
+
+@pytest.fixture(autouse=True)
+def _reference() -> Iterator[None]:
+    with Context(DEVICE="REFERENCE"):
+        yield
+
+
+#: Expressions of a program that says `import torch`; a and b are matrices, i is one of numbers.
+LINES = """
+torch.tensor([[1., 2.], [3., 4.]])
+torch.tensor([1, 2], dtype=torch.float32)
+torch.as_tensor(2.5)
+torch.zeros(2, 3)
+torch.ones((2, 3), dtype=torch.int64)
+torch.full((2, 2), 7.)
+torch.eye(3)
+torch.arange(0, 1, 0.25)
+torch.linspace(0, 1, steps=5)
+torch.zeros_like(a)
+torch.cat([a, b], dim=1)
+torch.cat((a, b))
+torch.stack([a, b], 1)
+torch.hstack([a, b])
+torch.vstack((a, b))
+torch.split(a, 1, dim=0)
+torch.chunk(a, 2, dim=1)
+torch.unbind(a, 0)
+torch.matmul(a, b)
+torch.mm(a, b)
+torch.bmm(a[None], b[None])
+torch.einsum("ij,jk->ik", a, b)
+torch.outer(a[0], b[0])
+torch.addmm(a, a, b, beta=0.5)
+torch.softmax(a, dim=-1)
+torch.log_softmax(input=a, dim=1)
+torch.sum(a, dim=1, keepdim=True)
+torch.mean(a)
+torch.std(a, dim=0)
+torch.var(a, 0, unbiased=False)
+torch.max(a)
+torch.max(a, 1)
+torch.max(a, dim=0, keepdim=True)
+torch.max(a, b)
+torch.min(a, 1).indices
+torch.max(input=a, dim=1).values
+torch.cummax(torch.tensor([1., 3., 3., 2.]), 0)
+torch.cummin(a, dim=1)
+torch.argmax(a, dim=1)
+torch.topk(a, 1)
+torch.sort(a, descending=True)
+torch.where(a > b, a, b)
+torch.where(a > 1, a, 0.)
+torch.where(i > 1)
+torch.clamp(a, min=0.)
+torch.pow(a, 2)
+torch.pow(2, i)
+torch.sqrt(torch.abs(a))
+torch.gather(a, 1, i)
+torch.flatten(a)
+torch.norm(a, dim=1)
+torch.linalg.norm(a)
+torch.logsumexp(a, dim=0)
+torch.cumsum(a, dim=1)
+torch.tril(a)
+torch.triu(a, diagonal=1)
+torch.meshgrid(a[0], b[0], indexing="ij")
+torch.allclose(a, a + 1e-9)
+torch.equal(a, b)
+torch.isnan(a)
+torch.any(a > 1)
+torch.all(a > -9, dim=0)
+torch.is_tensor(a)
+torch.numel(a)
+torch.square(a)
+torch.erf(a)
+torch.sigmoid(a)
+torch.tanh(a)
+torch.relu(a)
+torch.cdist(a, b)
+torch.bincount(i.flatten())
+torch.unique(i)
+torch.roll(a, 1, 0)
+torch.flip(a, [0])
+torch.squeeze(torch.unsqueeze(a, 0))
+torch.repeat_interleave(a, 2, dim=0)
+torch.nn.functional.cross_entropy(a, i[0])
+torch.nn.functional.one_hot(i, 4)
+torch.nn.functional.mse_loss(a, b)
+torch.linalg.inv(a)
+torch.linalg.eigh(a @ a.T).eigenvalues
+torch.autograd.grad((x * x).sum(), x)
+torch.autograd.grad([x * 2, x * x], [x], grad_outputs=[torch.ones(2), torch.tensor([1., 2.])])
+torch.LongTensor([1, 2])
+torch.float32 == torch.float
+torch.randint(3, (4,)).shape
+torch.randint(1, 3, size=(2, 2)).shape
+torch.normal(0., 1., (2, 3)).shape
+torch.normal(a, 1.).shape
+torch.randn(2, 3, generator=None).shape
+torch.randperm(4).sort().values
+torch.device("cuda:1").type, torch.device("cuda", 1).index, torch.device("cpu").type
+torch.finfo(torch.float32).eps
+torch.utils.data.TensorDataset(a, b)[1]
+[len(part) for part in torch.utils.data.random_split(range(10), [7, 3])]
+[batch for batch in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(a, i), 1)]
+[batch for batch in torch.utils.data.DataLoader([(1., 2), (3., 4), (5., 6)], batch_size=2)]
+len(torch.utils.data.DataLoader(range(7), batch_size=2, drop_last=True))
+torch.distributions.Normal(a, 2.).log_prob(b)
+torch.distributions.Normal(0., torch.tensor([1., 2.])).entropy()
+torch.distributions.Categorical(logits=a).log_prob(i[0])
+torch.distributions.Categorical(torch.tensor([0.25, 0.75])).entropy()
+torch.distributions.Bernoulli(logits=a).log_prob((a > 0).float())
+torch.distributions.Uniform(a, a + 2).log_prob(a + 0.5)
+""".strip().splitlines()
+
+
+def plain(value: Any) -> Any:
+    """Numbers in lists, whoever made them."""
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return np.asarray(value.detach().numpy()) if hasattr(value, "detach") else value
+
+
+def asked(module: Any) -> list[Any]:
+    names = {"torch": module, "a": module.tensor([[1.0, -2.0], [0.5, 4.0]]),
+             "b": module.tensor([[0.25, 1.0], [2.0, -1.0]]),
+             "i": module.tensor([[0, 1], [1, 1]], dtype=module.int64),
+             "x": module.tensor([3.0, -1.0], requires_grad=True)}
+    return [plain(eval(line, names)) for line in LINES]
+
+
+def equal(one: Any, two: Any) -> bool:
+    if isinstance(one, list) and isinstance(two, list):
+        return len(one) == len(two) and all(map(equal, one, two))
+    return np.shape(one) == np.shape(two) and np.allclose(one, two, atol=1e-5) \
+        if not isinstance(one, str) else bool(one == two)
+
+
+def test_lines_of_torch_mean_the_same() -> None:
+    torch = pytest.importorskip("torch")
+    for line, found, wanted in zip(LINES, asked(ours), asked(torch), strict=True):
+        assert equal(found, wanted), (line, found, wanted)
+
+
+def test_the_parts_are_imported_by_their_paths() -> None:
+    program = ("import sys, impl; assert 'impl.torch' not in sys.modules\n"
+               "import impl.torch as torch, impl.torch.nn as nn, impl.torch.optim as optim\n"
+               "import impl.torch.nn.functional as F\n"
+               "from impl.torch.utils.data import DataLoader\n"
+               "from impl.torch.optim.lr_scheduler import StepLR\n"
+               "assert nn.Linear and F.relu and optim.Adam and DataLoader and StepLR\n"
+               "assert torch.nn is nn and torch.optim is optim and torch.utils.data.DataLoader\n")
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_names_are_those_of_the_whole_module_too() -> None:
+    assert impl.float32 is impl.dtypes.float32
+    assert impl.zeros(2).tolist() == [0, 0]
+    assert impl.load is nn.saving.load
+
+
+@pytest.mark.parametrize(("name", "remedy"), [
+    ("zerox", "did you mean zeros?"), ("compile", "TinyJit(step)"), ("complex64", "pairs of real"),
+    ("sparse", "all tensors are dense"), ("hash_tensor", "x.data()")])
+def test_a_name_that_is_not_there_says_what_to_write(name: str, remedy: str) -> None:
+    with pytest.raises(NameMissingError, match=f"^torch: there is no {name}; ") as caught:
+        getattr(ours, name)
+    assert remedy in caught.value.remedy
+    with pytest.raises(NameMissingError):
+        getattr(impl, name)
+
+
+def test_every_name_that_is_shown_is_there() -> None:
+    for name in dir(ours):
+        assert name.startswith("__") or getattr(ours, name, ours) is not ours, name
+
+
+def test_devices_have_the_names_of_both() -> None:
+    device = ours.device("cuda" if ours.cuda.is_available() else "cpu")
+    assert Tensor([1.0]).to(ours.device("reference")).device == "REFERENCE"
+    assert ours.device("cuda:0") == "CUDA" and ours.device("mps").type == "mps"
+    assert device.type in ("cpu", "cuda")
+    assert nn.Linear(2, 1).to(ours.device("reference")).weight.device == "REFERENCE"
+
+
+def test_batches_by_chance_have_each_example_once() -> None:
+    ours.manual_seed(3)
+    numbers = data.TensorDataset(Tensor(np.arange(10)), Tensor(np.arange(10) * 2))
+    loader = data.DataLoader(numbers, batch_size=4, shuffle=True)
+    found = [list(zip(a.tolist(), b.tolist(), strict=True)) for a, b in loader]
+    assert [len(batch) for batch in found] == [4, 4, 2] and len(loader) == 3
+    together = sum(found, start=[])
+    assert sorted(together) == [(one, 2 * one) for one in range(10)] != together
+    ours.manual_seed(3)
+    assert found[0] == list(zip(*(part.tolist() for part in next(iter(loader))), strict=True))
+    with pytest.raises(ArgumentError, match=r"TensorDataset: lengths \[2, 3\] differ"):
+        data.TensorDataset(Tensor([1, 2]), Tensor([1, 2, 3]))
+    with pytest.raises(ArgumentError, match="DataLoader: batch_size is 0"):
+        data.DataLoader([1], batch_size=0)
+
+    class Squares(data.Dataset):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            return {"square": index * index, "name": str(index), "row": np.ones(2) * index}
+
+    batch = next(iter(data.DataLoader(Squares(), batch_size=3)))
+    assert batch["square"].tolist() == [0, 1, 4] and batch["name"] == ["0", "1", "2"]
+    assert batch["row"].shape == (3, 2)
+    parts = data.random_split(Squares(), [0.5, 0.5])
+    assert [len(part) for part in parts] == [2, 1] and "row" in parts[1][0]
+
+
+def test_draws_have_their_distribution() -> None:
+    ours.manual_seed(0)
+    drawn = ours.distributions.Categorical(Tensor([0.2, 0.8])).sample((2000,))
+    assert drawn.shape == (2000,) and abs(drawn.float().mean().item() - 0.8) < 0.05
+    low = Tensor([1.0], requires_grad=True)
+    ours.distributions.Uniform(low, 3.0).rsample((50,)).sum().backward()
+    assert low.grad is not None and 0 < low.grad.item() < 50
+    drawn = ours.distributions.Normal(Tensor([1.0, 5.0]), 0.5).sample((500,))
+    assert np.allclose(drawn.mean(0).numpy(), [1, 5], atol=0.1)
+    assert set(ours.distributions.Bernoulli(Tensor([0.5])).sample((40,)).flatten().tolist()) == {
+        0, 1}
+    with pytest.raises(ArgumentError, match="Categorical: probs and logits are given, or neither"):
+        ours.distributions.Categorical()

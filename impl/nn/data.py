@@ -1,0 +1,165 @@
+"""Batches of examples, with the names of `torch.utils.data`."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from impl.errors import ArgumentError
+from impl.nn.names import publish
+from impl.tensor import Tensor
+
+__all__ = ["DataLoader", "Dataset", "Subset", "TensorDataset", "random_split"]
+publish("data", __all__)
+
+
+class Dataset:
+    """Examples by number: a subclass has `__getitem__` and `__len__`."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+class TensorDataset(Dataset):
+    """Tensors of one length: example i is the tuple of their rows i."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        if len({len(one) for one in tensors}) != 1:  # r[impl errors.argument.refused]
+            raise ArgumentError("TensorDataset", f"lengths {[len(one) for one in tensors]} differ",
+                                "give tensors with as many rows each")
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+        return tuple(one[index] for one in self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+
+class Subset(Dataset):
+    """Some examples of another dataset, by their numbers there."""
+
+    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+        self.dataset, self.indices = dataset, indices
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[self.indices[index]]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
+    """Parts with these lengths, or shares of the whole, by chance; what is left goes to the first.
+
+    Raises:
+        ArgumentError: the lengths are not those of the whole.
+    """
+    total = len(dataset)
+    counts = [int(total * one) for one in lengths] if sum(lengths) <= 1 else list(map(int, lengths))
+    if sum(lengths) <= 1:
+        for place in range(total - sum(counts)):
+            counts[place % len(counts)] += 1
+    if sum(counts) != total:  # r[impl errors.argument.refused]
+        raise ArgumentError("random_split", f"lengths {counts} are not {total} together",
+                            "give lengths that are, or shares that are 1 together")
+    order = Tensor.randperm(total).tolist()
+    stops = np.cumsum(counts)
+    return [Subset(dataset, order[stop - count:stop])
+            for stop, count in zip(stops, counts, strict=True)]
+
+
+class DataLoader:
+    """Batches of a dataset, in its order or by chance (`shuffle`), made when they are asked for.
+
+    Rows of a `TensorDataset` are gathered by one operation a batch. Nothing is made ahead: other
+    processes (`num_workers`) are not started. The order follows `Tensor.manual_seed`.
+    """
+
+    def __init__(self, dataset: Any, batch_size: int | None = 1, shuffle: bool = False,
+                 sampler: Any = None, batch_sampler: Any = None, num_workers: int = 0,
+                 collate_fn: Callable[[list[Any]], Any] | None = None, pin_memory: bool = False,
+                 drop_last: bool = False, generator: Any = None,
+                 persistent_workers: bool = False) -> None:
+        if batch_sampler is None and batch_size is not None and batch_size < 1:
+            # r[impl errors.argument.refused]
+            raise ArgumentError("DataLoader", f"batch_size is {batch_size}", "give 1 or more")
+        self.dataset, self.batch_size, self.shuffle = dataset, batch_size, shuffle
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self.collate_fn, self.drop_last = collate_fn, drop_last
+
+    def __len__(self) -> int:
+        """The number of batches."""
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)
+        count, size = len(self.sampler or self.dataset), self.batch_size or 1
+        return count // size if self.drop_last else -(-count // size)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not hasattr(self.dataset, "__getitem__"):
+            yield from self._streamed()
+            return
+        for numbers in self._numbers():
+            if self.batch_size is None:
+                yield self.dataset[numbers[0]]
+            elif self.collate_fn is None and type(self.dataset) is TensorDataset:
+                yield list(self.dataset[_rows(numbers)])
+            else:
+                yield self._joined([self.dataset[number] for number in numbers])
+
+    def _joined(self, examples: list[Any]) -> Any:
+        return (self.collate_fn or collate)(examples)
+
+    def _numbers(self) -> Iterator[list[int]]:
+        """The numbers of the examples of each batch."""
+        if self.batch_sampler is not None:
+            yield from (list(batch) for batch in self.batch_sampler)
+            return
+        count = len(self.dataset)
+        order = list(self.sampler) if self.sampler is not None else \
+            Tensor.randperm(count).tolist() if self.shuffle else range(count)
+        size = self.batch_size or 1
+        for start in range(0, len(order), size):
+            batch = list(order[start:start + size])
+            if len(batch) == size or not self.drop_last:
+                yield batch
+
+    def _streamed(self) -> Iterator[Any]:
+        """Batches of a dataset that is only iterated."""
+        batch = []
+        for example in self.dataset:
+            batch.append(example)
+            if len(batch) == (self.batch_size or 1):
+                yield self._joined(batch)
+                batch = []
+        if batch and not self.drop_last:
+            yield self._joined(batch)
+
+
+def _rows(numbers: list[int]) -> Any:
+    """A slice where the numbers are one: nothing has to be gathered."""
+    if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        return slice(numbers[0], numbers[0] + len(numbers))
+    return Tensor(numbers)
+
+
+def collate(batch: list[Any]) -> Any:
+    """Examples joined: numbers and tensors along a new first axis, tuples and dicts part by part.
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return Tensor.stack(batch)
+    if isinstance(first, Mapping):
+        return {key: collate([one[key] for one in batch]) for key in first}
+    if isinstance(first, (tuple, list)):
+        return [collate(list(parts)) for parts in zip(*batch, strict=True)]
+    if isinstance(first, str):
+        return batch
+    return Tensor(np.stack(batch)) if isinstance(first, np.ndarray) else Tensor(batch)
+
+
+default_collate = collate

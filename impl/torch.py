@@ -1,0 +1,323 @@
+"""The names of the module `torch`, for a program that says `import impl.torch as torch`.
+
+`torch.name(x, ...)` is the method `x.name(...)`, found when it is first asked for. Those stand here
+whose arguments PyTorch has in another order, or which are no methods. What has no counterpart says
+what to write in its place. `docs/differences.md` has what differs.
+"""
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import sys
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from impl import nn
+from impl import transforms as func
+from impl.device import Device
+from impl.dtypes import DType, dtypes
+from impl.errors import DeviceError, NameMissingError, nearest
+from impl.tensor import Tensor
+from impl.tensor.autograd import GradientMode
+from impl.tensor.names import remedy_of
+from impl.tensor.reduce import Ordered
+
+# These names will be those of tensors' functions here.
+_any, _float, _int, _sum, _bool = any, float, int, sum, bool
+dtype = DType
+Size = tuple
+inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+strided = contiguous_format = preserve_format = channels_last = None
+vmap, optim = func.vmap, nn.optim
+manual_seed, get_rng_state = Tensor.manual_seed, Tensor.get_rng_state
+set_rng_state = Tensor.set_rng_state
+
+#: What no method is called, and what to write for it.
+_MEANT = {
+    "compile": "TinyJit(step), of a function that does a whole training step, or an evaluation",
+    "autocast": "model.bfloat16(), or nothing: no dtype is changed unasked",
+    "Generator": "torch.manual_seed: there is one sequence of random numbers",
+    "multiprocessing": "impl.distributed: one program in several processes",
+    "jit": "TinyJit(function)", "script": "TinyJit(function)", "trace": "TinyJit(function)",
+    "set_default_dtype": "dtype= where a tensor is made",
+    "set_default_tensor_type": "dtype= where a tensor is made",
+    "set_default_device": "the environment variable DEVICE", "from_dlpack": "Tensor.from_dlpack",
+    "set_num_threads": "the environment variable CPU_COUNT",
+    "set_float32_matmul_precision": "Context(ALLOW_TF32=1)",
+    "set_printoptions": "numpy.set_printoptions", "profiler": "DEBUG=2, or x.explain()",
+    "onnx": "the file of weights: impl.torch.save", "hub": "impl.torch.load of a file",
+    "complex64": "pairs of real numbers: there are no complex dtypes",
+    "complex128": "pairs of real numbers: there are no complex dtypes",
+    "special": "the methods of tensors, x.erf()", "sparse": "x: all tensors are dense"}
+#: Modules with a home elsewhere.
+_MODULES = {"amp": "impl.nn.amp", "distributions": "impl.nn.distributions"}
+#: PyTorch's names of classes whose instances have one dtype.
+_KINDS = {"FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64,
+          "HalfTensor": dtypes.float16, "LongTensor": dtypes.int64, "IntTensor": dtypes.int32,
+          "BoolTensor": dtypes.bool, "ByteTensor": dtypes.uint8}
+
+
+class device(str):  # noqa: N801  (PyTorch's name)
+    """The name of a device, as the runtime has it: `device("cuda", 1)` is "CUDA:1"."""
+
+    def __new__(cls, name: str, index: int | None = None) -> device:
+        kind, _, number = str(name).partition(":")
+        kind = {"MPS": "METAL"}.get(kind.upper(), kind.upper())
+        number = number if index is None else str(index)
+        return super().__new__(cls, kind if number in ("", "0") else f"{kind}:{number}")
+
+    @property
+    def type(self) -> str:
+        """The kind of device, as PyTorch spells it."""
+        kind = self.partition(":")[0].lower()
+        return {"metal": "mps"}.get(kind, kind)
+
+    @property
+    def index(self) -> int:  # type: ignore[override]
+        """Which one of its kind."""
+        return _int(self.partition(":")[2] or 0)
+
+
+def __getattr__(name: str) -> Any:
+    """A dtype, a method of tensors as a function, or a part of `torch`, made now."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    value = _found(name)
+    globals()[name] = value
+    return value
+
+
+def _found(name: str) -> Any:
+    if isinstance(getattr(dtypes, name, None), DType):
+        return getattr(dtypes, name)
+    if name in _KINDS:
+        return lambda data: Tensor(data, dtype=_KINDS[name])
+    if _MODULES.get(name):
+        return importlib.import_module(_MODULES[name])
+    if name in ("finfo", "iinfo"):
+        return getattr(importlib.import_module("impl.array_api"), name)
+    if name in ("save", "load"):
+        from impl.nn import saving
+        return getattr(saving, name)
+    if name not in _MEANT and not name.startswith("_") and name in dir(Tensor) \
+            and callable(getattr(Tensor, name)):
+        return _function(name)
+    remedy = f"use {_MEANT[name]}" if name in _MEANT else _near(name)
+    raise NameMissingError("torch", f"there is no {name}", remedy)  # r[impl errors.name.missing]
+
+
+def _near(name: str) -> str:
+    meant = remedy_of(Tensor, name)
+    near = nearest(name, __dir__())
+    return f"did you mean {near}?" if near and not meant.startswith("use ") else meant
+
+
+def __dir__() -> list[str]:
+    """What is here, and all methods."""
+    found = {*globals(), *_KINDS, *_MODULES, "save", "load", "finfo", "iinfo",
+             *(each for each in dir(dtypes) if isinstance(getattr(dtypes, each), DType)),
+             *(each for each in dir(Tensor)
+               if each not in _MEANT and callable(getattr(Tensor, each)))}
+    return sorted(each for each in found if not each.startswith("_"))
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """A method as a function of its tensor, which PyTorch calls `input`."""
+    method = getattr(Tensor, name)
+    bound = inspect.ismethod(method) or isinstance(
+        inspect.getattr_static(Tensor, name), staticmethod)
+
+    def call(*given: Any, **named: Any) -> Any:
+        if named.get("generator", given) is None:
+            del named["generator"]
+        if "input" in named:
+            given = (named.pop("input"), *given)
+        if not bound and given and isinstance(given[0], (_int, _float)):
+            given = (Tensor(given[0]), *given[1:])
+        return method(*given, **named)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = method.__doc__
+    return call
+
+
+# Tensors
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None,
+           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A tensor with memory of its own, of numbers, lists, an array, or a list of tensors."""
+    if isinstance(data, (list, tuple)) and _any(isinstance(one, Tensor) for one in data):
+        data = Tensor.stack([one if isinstance(one, Tensor) else Tensor(one) for one in data])
+    made = data.detach().clone() if isinstance(data, Tensor) else Tensor(data, device)
+    made = made if dtype is None else made.cast(dtype)
+    if device is not None:
+        made = made.to(device)
+    return made.requires_grad_() if requires_grad else made
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """The tensor itself, or one of other data."""
+    if not isinstance(data, Tensor):
+        return tensor(data, dtype=dtype, device=device)
+    return data.to(device or data.device).cast(dtype or data.dtype)
+
+
+asarray = as_tensor
+
+
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A copy: the array and the tensor share no memory."""
+    return Tensor(ndarray)
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether it is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, **named: Any) -> Tensor:
+    """Normal numbers with this mean and deviation, in a shape, or in that of the two."""
+    named.pop("generator", None)
+    if size is None:
+        size = (as_tensor(mean) + as_tensor(std)).shape
+    return Tensor.randn(*size, **named) * std + mean
+
+
+def randint(low: int, high: Any = None, size: Any = None, **named: Any) -> Tensor:
+    """Whole numbers: `randint(high, size)` from 0 on, or `randint(low, high, size)`."""
+    named.pop("generator", None)
+    if size is None:
+        low, high, size = 0, low, high
+    return Tensor.randint(*size, low=low, high=high, **named)
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """Elements of one or the other; with the condition alone, where it holds, axis by axis."""
+    if input is None and other is None:
+        return condition.nonzero().unbind(1)
+    return condition.where(input, other)
+
+
+def pow(input: Any, exponent: Any) -> Tensor:
+    """A power."""
+    raised: Tensor = input ** exponent
+    return raised
+
+
+# The extremes with their places
+
+def _with_places(name: str, place: str) -> Callable[..., Any]:
+    def extreme(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None,
+                axis: Any = None) -> Any:
+        dim = axis if dim is None else dim
+        if isinstance(dim, Tensor) or other is not None:
+            return getattr(input, f"{name}imum")(dim if other is None else other)
+        if dim is None:
+            return getattr(input, name)()
+        return Ordered(getattr(input, name)(dim, keepdim), getattr(input, place)(dim, keepdim))
+
+    extreme.__name__ = name
+    extreme.__doc__ = f"x.{name}(); along an axis the pair of values and indices, as in PyTorch."
+    return extreme
+
+
+max, min = _with_places("max", "argmax"), _with_places("min", "argmin")
+
+
+def _running(name: str) -> Callable[[Tensor, int], Any]:
+    def running(input: Tensor, dim: int) -> Any:
+        values = getattr(input, name)(dim)
+        # The last element that is the extreme so far, as in PyTorch.
+        here = (input == values) | (input.isnan() if input.is_floating_point() else False)
+        count = Tensor.arange(input.shape[dim], dtype=dtypes.int64)
+        along = count.reshape(*(-1 if axis == dim % len(input.shape) else 1
+                                for axis in range(len(input.shape))))
+        return Ordered(values, here.where(along, 0).cummax(dim))
+
+    running.__name__ = name
+    running.__doc__ = f"The pair of x.{name}(dim) and the places of those, as in PyTorch."
+    return running
+
+
+cummax, cummin = _running("cummax"), _running("cummin")
+
+
+# Gradients
+
+no_grad = inference_mode = GradientMode.off
+enable_grad, set_grad_enabled = GradientMode.on, GradientMode.set
+is_grad_enabled = GradientMode.is_on
+
+
+def _grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
+          create_graph: bool = False, allow_unused: bool | None = None) -> tuple[Tensor, ...]:
+    """The gradients of outputs, added up, with respect to inputs."""
+    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+    weights = grad_outputs if isinstance(grad_outputs, (list, tuple)) \
+        else (grad_outputs,) * len(outputs)
+    total = _sum((out if weight is None else (out * weight.detach()).sum()
+                 for out, weight in zip(outputs, weights, strict=True)), start=Tensor(0.0))
+    found = total.gradient(*given)
+    return tuple(found if create_graph else [one.detach() for one in found])
+
+
+autograd = SimpleNamespace(grad=_grad, no_grad=no_grad, Variable=as_tensor)
+
+
+# Devices
+
+def _usable(kind: str) -> Callable[[], bool]:
+    def is_available() -> bool:
+        """Whether such a device can be used here."""
+        try:
+            return _bool(Device.usable(kind))
+        except DeviceError:
+            return False
+    return is_available
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """What others have to do by hand."""
+
+
+cuda = SimpleNamespace(
+    is_available=_usable("CUDA"), device_count=lambda: _int(_usable("CUDA")()),
+    manual_seed=manual_seed, manual_seed_all=manual_seed, empty_cache=_nothing,
+    synchronize=_nothing, amp=SimpleNamespace(), is_bf16_supported=lambda: True)
+mps = SimpleNamespace(is_available=_usable("METAL"), manual_seed=manual_seed,
+                      empty_cache=_nothing, synchronize=_nothing)
+backends = SimpleNamespace(
+    mps=SimpleNamespace(is_available=_usable("METAL"), is_built=_usable("METAL")),
+    cudnn=SimpleNamespace(benchmark=False, deterministic=True, enabled=False,
+                          is_available=lambda: False),
+    cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)))
+use_deterministic_algorithms = _nothing
+
+
+# Parts that are imported by a path: `from impl.torch.utils.data import DataLoader`.
+
+def _part(name: str, **members: Any) -> ModuleType:
+    """A module that has these members, under a path below this one."""
+    made = ModuleType(f"{__name__}.{name}")
+    vars(made).update(members)
+    sys.modules[made.__name__] = made
+    return made
+
+
+def _publish_parts() -> dict[str, Any]:
+    from impl.nn import data, functional, init, lr_scheduler, swa_utils
+    for name, module in (("nn", nn), ("optim", nn.optim), ("nn.functional", functional),
+                         ("nn.init", init), ("optim.lr_scheduler", lr_scheduler),
+                         ("optim.swa_utils", swa_utils), ("utils.data", data)):
+        sys.modules[f"{__name__}.{name}"] = module
+    checked = SimpleNamespace(checkpoint=lambda function, *given, **_: func.checkpoint(function)(
+        *given))
+    return {"utils": _part("utils", data=data, checkpoint=checked), "linalg": Tensor.linalg}
+
+
+globals().update(_publish_parts())
