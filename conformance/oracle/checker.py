@@ -271,12 +271,13 @@ def _dependencies(document: Document) -> Iterator[Finding]:
         for hazard in found:
             if not reached[hazard.before] >> position[hazard.after] & 1:
                 yield Finding(RULES[hazard.kind], f"{hazard}, but no listed dependency says so")
-    real = {(hazard.before, hazard.after, hazard.buffer) for hazard in found}
+    real = {(hazard.kind, hazard.before, hazard.after, hazard.buffer) for hazard in found}
     for each in document["dependencies"]:
-        if "buffer" in each and (each["before"], each["after"], each["buffer"]) not in real:
+        if "buffer" in each and (each["kind"], each["before"], each["after"],
+                                 each["buffer"]) not in real:
             yield Finding("dependencies.ranges.disjoint",
                           f"{each} is listed, but these kernels touch no byte in common there, "
-                          "or only read it")
+                          "or not in this way")
 
 
 def _reachable(document: Document) -> dict[int, int]:

@@ -86,6 +86,7 @@ MISTAKES: list[tuple[str, Spoil]] = [
     ("dependencies.war.order", lambda d: d.update(order=[1, 0, 2, 3, 4])),
     ("dependencies.raw.order", lambda d: d["kernels"][0]["writes"][0].update(stop=60)),
     ("dependencies.ranges.disjoint", lambda d: d["kernels"][0]["reads"][0].update(start=32)),
+    ("dependencies.ranges.disjoint", lambda d: d["dependencies"][0].update(kind="WAW")),
     ("ordering.legal.permutation", lambda d: d["order"].pop()),
     ("ordering.legal.permutation", lambda d: d["order"].append(0)),
     ("effects.version.single-writer", lambda d: d["kernels"][1]["writes"][0].update(version=2)),

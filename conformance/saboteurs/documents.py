@@ -53,6 +53,26 @@ class EverythingWaits(AdapterSaboteur):
                                                  "buffer": buffer["id"], "version": 1})
 
 
+class KindsAreMistaken(AdapterSaboteur):
+    rule = "dependencies.ranges.disjoint"
+    description = "each dependency is said to be one between two writers"
+
+    def document(self, document: Document) -> None:
+        for each in document["dependencies"]:
+            each["kind"] = "WAW"
+
+
+class OneDeviceForAll(AdapterSaboteur):
+    rule = "schedule.document.buffers"
+    description = "everything is said to lie on one device"
+
+    def document(self, document: Document) -> None:
+        for each in (*document["buffers"], *document["kernels"],
+                     *document.get("memory", {}).get("arenas", ())):
+            if "device" in each:
+                each["device"] = "CPU"
+
+
 class OneWriterForAll(AdapterSaboteur):
     rule = "effects.version.single-writer"
     description = "a write does not make a new version"

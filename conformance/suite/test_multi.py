@@ -185,6 +185,27 @@ def test_only_copies_join_two_devices(subject: Subject) -> None:
                  "kernels of two devices and a copy between them")
 
 
+@verifies("schedule.document.buffers", observe="multi")
+@after("effects.value.eager", "schedule.document.schema")
+def test_results_lie_on_the_devices_of_the_program(subject: Subject) -> None:
+    subject.require("multi")
+    draft = Draft()
+    source = _input(draft, np.arange(5, dtype=np.float32))
+    draft.append({"do": "realize", "names": [source]})
+    there = draft.add("neg", draft.add("copy", source, device=1))
+    here = draft.add("pad", source, widths=[[1, 1]])
+    draft.append({"do": "realize", "names": [there, here]})
+    draft.append({"do": "observe", "names": [there, here]})
+    program = protocol.program(draft.statements)
+    if not subject.supports(program):
+        raise NotClaimed("it uses what is not declared")
+    results = {buffer["bytes"]: buffer["device"] for document in subject.documents(program)
+               for buffer in document["buffers"] if buffer["id"] in document["outputs"]}
+    subject.met(len(results) == 2, "not both results are outputs of a schedule")
+    if results[20] == results[28]:
+        raise Failure(f"values of two devices are said to lie on {results[20]}", program)
+
+
 def _independent() -> Program:
     """Chains through two devices that wait for each other only at their ends."""
     draft = Draft()
