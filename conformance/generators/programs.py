@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
+from itertools import permutations
 from math import prod
 from pathlib import Path
 from random import Random
@@ -29,7 +30,8 @@ LARGEST_REFERENCE = 63
 MOST_ELEMENTS = 600
 SHAPES: tuple[tuple[int, ...], ...] = (
     (4,), (2, 3), (), (5,), (3, 4), (2, 2, 3), (1,), (8,), (4, 4), (0,), (1, 3), (3, 1), (2, 0),
-    (17,), (1, 1), (2, 3, 4), (64,), (0, 3), (16, 16), (3, 5, 7))
+    (17,), (1, 1), (2, 3, 4), (64,), (0, 3), (16, 16), (3, 5, 7), (1, 2, 1, 3, 1), (300,),
+    (2, 1, 3, 2, 2))
 INPUT_DTYPES = ("float32", "int32", "float32", "int8", "float32", "uint8", "float16", "bool",
                 "int64", "float64", "uint16", "int16", "uint32", "uint64")
 FACTORS = (1, 2, 3, 5, 0)
@@ -195,23 +197,26 @@ def movement(do: str, shape: tuple[int, ...], k: int) -> Statement:
         return {"do": do, "shape": _reshaped(shape, k)}
     if rank == 0:
         return {}
-    axis, choice = k % rank, k // rank
     if do == "permute":
-        order = list(range(rank))
-        return {"do": do, "order": order[axis:] + order[:axis] if choice % 2 else order[::-1]}
+        orders = list(permutations(range(rank)))
+        return {"do": do, "order": list(orders[k % len(orders)])}
     if do == "flip":
-        return {"do": do, "axes": [axis] if choice % 2 == 0 else list(range(rank))}
+        chosen = k % (2 ** rank - 1) + 1
+        return {"do": do, "axes": [axis for axis in range(rank) if chosen >> axis & 1]}
     if do == "expand":
         return {"do": do, "shape": [FACTORS[(k + place) % 4] if size == 1 else size
                                     for place, size in enumerate(shape)]}
+    # One axis, or, for every third k, all of them, each in its own way.
+    choices = {place: k // 3 + 5 * place for place in range(rank)} if k % 3 == 2 else \
+        {k % rank: k // rank}
+    changed = [choices.get(place, -1) for place in range(rank)]
     if do == "pad":
-        return {"do": do, "widths": [[choice % 3, choice // 3 % 3] if place == axis else [0, 0]
-                                     for place in range(rank)]}
+        return {"do": do, "widths": [[0, 0] if each < 0 else [each % 3, each // 3 % 3]
+                                     for each in changed]}
     if do == "stride":
-        return {"do": do, "steps": [2 + choice % 2 if place == axis else 1
-                                    for place in range(rank)]}
-    return {"do": do, "bounds": [_bounds(size, choice) if place == axis else [0, size]
-                                 for place, size in enumerate(shape)]}
+        return {"do": do, "steps": [1 if each < 0 else 2 + each % 2 for each in changed]}
+    return {"do": do, "bounds": [[0, size] if each < 0 else _bounds(size, each)
+                                 for size, each in zip(shape, changed, strict=True)]}
 
 
 def _bounds(size: int, choice: int) -> list[int]:

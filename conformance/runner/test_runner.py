@@ -112,7 +112,7 @@ def test_the_tier_multi_is_of_two_devices() -> None:
     assert "the tier multi with 1 device" in found.harness and not found.results
     found = run_suite(Subject(TwoDevices(), "", []), checks)
     verdicts = {each.test.split(".")[1]: each.verdict for each in found.results}
-    assert found.ok and found.counts() == {"pass": 4, "unsupported": 7}, verdicts
+    assert found.ok and found.counts() == {"pass": 4, "unsupported": 8}, verdicts
     found = run_suite(Subject(OracleAdapter(), "", []), checks, tiers=["multi"])
     assert found.counts() == {"unsupported": len(checks)}
 
