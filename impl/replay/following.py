@@ -42,7 +42,7 @@ _PYTHON = os.path.dirname(os.__file__) + os.sep
 class Outside:
     """An object that was there before the call."""
 
-    __slots__ = ("value", "path", "single", "parts")
+    __slots__ = ("value", "path", "single", "parts", "called")
 
     def __init__(self, value: Any, path: str) -> None:
         self.value, self.path = value, path
@@ -50,6 +50,7 @@ class Outside:
         self.single = pure.is_plain(value) or type(value) in (Tensor, *pure.MEMORY) \
             or isinstance(value, UOp)
         self.parts: frozenset[Any] | None = None
+        self.called: bool | None = None  # whether others may call it, once that was asked
 
 
 class Created:
@@ -175,7 +176,10 @@ class Following:
         self.changed = False
         self.frame: Entered | None = None
         self.stamp = 0  # counts what is found
-        self.known: dict[Any, tuple[int, Value]] = {}  # what was given away, and what came of it
+        self.rounds = 0  # through all frames, so far
+        # What was given away, and what came of it: in which round, and when in it.
+        self.known: dict[Any, tuple[int, int, Value]] = {}
+        self.late = False  # whether that has been used after something new was found
         self.active: set[Any] = set()  # the functions that are called for others just now
 
     def run(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Reads:
@@ -188,19 +192,19 @@ class Following:
         given = [self.argument(value, f"args[{n}]") for n, value in enumerate(args)]
         named = {key: self.argument(value, key) for key, value in kwargs.items()}
         self.reads.note("attribute", Tensor, "training", "Tensor.training")  # methods ask for it
-        self.changed, rounds = True, 0
+        self.changed = True
         while self.changed and (self.trust or not self.reads.reasons):
             self.changed = False
             try:  # r[impl replay.reads.followed]
                 self.call(self.wrap(function, name), given, named)
-                for frame in list(self.frames.values()):
+                for frame in reversed(list(self.frames.values())):  # those that are called first
                     self.interpret(frame)
             except RecursionError:
                 self.refuse("has calls in calls that are too deep to be followed",
                             "use trust=True")
                 break
-            rounds += 1
-            if len(self.reads.places) + len(self.interned) > _MOST or rounds > _ROUNDS:
+            self.rounds += 1
+            if len(self.reads.places) + len(self.interned) > _MOST or self.rounds > _ROUNDS:
                 self.refuse("reads more than can be guarded", "use trust=True")
                 break
         return self.reads
@@ -898,12 +902,14 @@ class Following:
         """
         given = frozenset().union(*values)
         key = given, shown, calls
-        stamp, known = self.known.get(key, (-1, NONE))
-        if stamp == self.stamp:
-            return known
-        result = self.looked_through(given, shown, calls)
-        self.known[key] = self.stamp, result
-        return result
+        rounds, stamp, known = self.known.get(key, (-1, -1, NONE))
+        if stamp != self.stamp and rounds == self.rounds:
+            self.late = True  # the next round looks again: there is one, as something was found
+        elif stamp != self.stamp:
+            started = self.stamp
+            known = self.looked_through(given, shown, calls)
+            self.known[key] = self.rounds, started, known
+        return known
 
     def checks(self, thing: Any) -> None:
         """What `isinstance` asks of a class."""
@@ -949,18 +955,16 @@ class Following:
     def looked_through(self, given: Value, shown: bool, calls: bool) -> Value:
         """All that is in some things, and what calls of their functions give."""
         found: set[Any] = set()
-        waiting = list(given)
+        waiting = set(given)
         while waiting:
             thing = waiting.pop()
-            if thing in found:
-                continue
             found.add(thing)
             if shown and (isinstance(thing, Outcome) or isinstance(thing, Outside)
                           and isinstance(thing.value, np.ndarray)):
                 self.reads.note("answer", np.get_printoptions, "", "numpy.get_printoptions()")
             if thing.__class__ is Outside and thing.single:
                 continue
-            waiting.extend(self.elements(thing))
+            waiting |= self.elements(thing) - found  # most is known: sets are fast
             if shown and isinstance(thing, (Created, Outside)) and (
                     isinstance(thing, Outside) or thing.kind):
                 value = getattr(thing, "value", None)
@@ -984,15 +988,20 @@ class Following:
     def is_callable(self, thing: Any) -> bool:
         """Whether it is a function that others may call."""
         if isinstance(thing, Outside):
-            value = thing.value
-            if isinstance(value, types.FunctionType) and not value.__closure__:
-                return pure.is_followed(value.__code__)
-            if isinstance(value, types.BuiltinFunctionType):
-                return not isinstance(value.__self__, (types.ModuleType, type, type(None)))
-            return isinstance(value, _FUNCTIONS) or self.is_captured(value) is not None
+            if thing.called is None:
+                thing.called = self.is_callable_outside(thing.value)
+            return thing.called
         if isinstance(thing, Native):
             return isinstance(thing.owner, Outside)
         return isinstance(thing, Bound) or isinstance(thing, Created) and thing.code is not None
+
+    def is_callable_outside(self, value: Any) -> bool:
+        """The same of an object that was there before the call."""
+        if isinstance(value, types.FunctionType) and not value.__closure__:
+            return pure.is_followed(value.__code__)
+        if isinstance(value, types.BuiltinFunctionType):
+            return not isinstance(value.__self__, (types.ModuleType, type, type(None)))
+        return isinstance(value, _FUNCTIONS) or self.is_captured(value) is not None
 
     def call_native(self, thing: Native, args: Sequence[Value], kwargs: dict[str, Value],
                     rest: Value) -> Value:
@@ -1167,7 +1176,7 @@ class Following:
         """Go through the instructions of a function once, in their order."""
         if frame.stamp == self.stamp:  # nothing is new since it was looked at
             return
-        self.frame, started = frame, self.stamp
+        self.frame, self.late, started = frame, False, self.stamp
         frame.states.setdefault(0, [])
         stack: list[Value] | None = None
         for place, instruction in enumerate(frame.instructions):
@@ -1190,7 +1199,7 @@ class Following:
                 if place + 1 < len(frame.instructions) else -1
             stack = self.step(self, frame, instruction, list(stack), following)
         self.frame = None
-        frame.stamp = self.stamp if started == self.stamp else -1
+        frame.stamp = self.stamp if started == self.stamp and not self.late else -1
 
     @staticmethod
     def joined(first: list[Value] | None, second: list[Value]) -> list[Value]:
