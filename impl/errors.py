@@ -66,6 +66,11 @@ class TensorScheduleError(Exception):
         # r[impl errors.message.whole]
         self.args = (f"{operation}: {self.detail}; at {self.line}. Remedy: {self.remedy}",)
 
+    def say_line(self, line: str) -> None:
+        """Say where it comes from, if that is known; empty if not."""
+        self.line = line or self.line
+        self.rename(self.operation)
+
     # r[impl errors.pickle.parts]
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the parts when the error crosses a process boundary."""

@@ -40,7 +40,15 @@ class NamesTheRequest(Edit):
     rule = "errors.message.later"
     description = "an error about a kernel names the line in which its value was asked for"
     file = "impl/realize/run.py"
-    old, new = "error.line = kernel_line(plan, number, nodes) or error.line", "pass"
+    old, new = 'error.say_line(kernel_line(plan, kernel, nodes) if nodes else "")', "pass"
+
+
+class NamesTheRequestAgain(Edit):
+    rule = "errors.message.later"
+    description = "where a kernel ran before, what its device says names the line of the request"
+    first = "test_a_device_that_fails_names_the_line"
+    file = "impl/realize/values.py"
+    old, new = "error.say_line(line_of(root.origin))", "pass"
 
 
 class NamesAnyKernel(Edit):
@@ -48,7 +56,7 @@ class NamesAnyKernel(Edit):
     description = "an error names the first of the kernels that were compiled together"
     file = "impl/realize/run.py"
     old = "            Device[kernel.device].compile([kernel.ast])\n"
-    new = "            raise error\n"
+    new = "            return _name_line(error, plan, number, nodes)\n"
 
 
 class PlainValueError(Edit):

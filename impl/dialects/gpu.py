@@ -27,30 +27,8 @@ _STORED = "unsigned short"
 
 #: Conversions that need no half type; NaN stays NaN, and each rounds once, to even.
 _HALF = {
-    "to_float16": """unsigned short to_float16(float x) {
-  unsigned int b = (unsigned int)bits_f32(x), s = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
-  if (a > 0x7f800000u) return (unsigned short)(s | 0x7e00u | ((a >> 13) & 0x3ffu));
-  if (a >= 0x477ff000u) return (unsigned short)(s | 0x7c00u);
-  if (a < 0x33000000u) return (unsigned short)s;
-  if (a < 0x38800000u) {
-    unsigned int shift = 126u - (a >> 23), m = (a & 0x7fffffu) | 0x800000u;
-    unsigned int q = m >> shift, rest = m & ((1u << shift) - 1u), tie = 1u << (shift - 1u);
-    q += rest > tie || (rest == tie && (q & 1u)) ? 1u : 0u;
-    return (unsigned short)(s | q);
-  }
-  a += 0xfffu + ((a >> 13) & 1u);
-  return (unsigned short)(s | ((a - 0x38000000u) >> 13));
-}""",
-    "from_float16": """float from_float16(unsigned short h) {
-  unsigned int s = ((unsigned int)h & 0x8000u) << 16, e = ((unsigned int)h >> 10) & 31u;
-  unsigned int m = (unsigned int)h & 0x3ffu;
-  if (e == 0u) {
-    return unbits_f32((int)(s | (unsigned int)bits_f32((float)m * 5.9604644775390625e-8f)));
-  }
-  if (e == 31u) return unbits_f32((int)(s | 0x7f800000u | (m ? 0x400000u | (m << 13) : 0u)));
-  return unbits_f32((int)(s | ((e + 112u) << 23) | (m << 13)));
-}""",
-    "round_float16": "float round_float16(float x) { return from_float16(to_float16(x)); }",
+    "to_float16": "unsigned short to_float16(float x) { return (unsigned short)half_f32(x); }",
+    "from_float16": "float from_float16(unsigned short x) { return unhalf_f32(x); }",
     # Rounded to odd first, so that rounding again is as rounding once.
     "odd_f64": """float odd_f64(double x) {
   float f = (float)x;

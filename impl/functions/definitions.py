@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable
 
-from impl.functions.halves import FROM_FLOAT16, TO_FLOAT16, TO_HALF
+from impl.functions.halves import FROM_FLOAT16, HALVES, TO_FLOAT16, TO_HALF
 from impl.functions.transcendental import TEMPLATES, TRIG_LARGE
 from impl.functions.types import INLINE, TYPES, bits, fill, whole_limits
 from impl.functions.vector_functions import vector_function, vector_type
@@ -36,8 +36,8 @@ _FIXED = {
 #else
 #define mingle(a, b, mask, ...) __builtin_shuffle(a, b, (mask){__VA_ARGS__})
 #endif""",
-    "to_float16": INLINE + fill(TO_FLOAT16, "f32"),
-    "from_float16": INLINE + fill(FROM_FLOAT16, "f32"),
+    "to_float16": INLINE + TO_FLOAT16,
+    "from_float16": INLINE + FROM_FLOAT16,
     "tohalf_f64": INLINE + TO_HALF,
     "to_bfloat16": INLINE + """unsigned short to_bfloat16(float x) {
   unsigned int u = bits_f32(x), r = (u + (0x7fffu + ((u >> 16) & 1u))) >> 16;
@@ -203,8 +203,9 @@ def _number_function(name: str) -> str:
         return fill(_NUMBERS[base], kind)
     if base == "fma":
         return _fused(kind)
-    if base in TEMPLATES and kind == "f32":
-        return INLINE + fill(TEMPLATES[base], kind)
+    formula = TEMPLATES.get(base) or HALVES.get(base)
+    if formula is not None and kind == "f32":
+        return INLINE + fill(formula, kind)
     if base in _MADE and not (base == "pow" and kind[0] == "f"):
         return INLINE + _MADE[base](kind)
     return INLINE + _library(base, kind)

@@ -1,36 +1,41 @@
 """float16 as 16 bits, for compilers and processors that know no halves. Chapter: spec/functions.md.
 
-Written once for numbers and for vectors of any width, see `types.fill`.
+The formulas are written once, for numbers, for vectors of any width and for all languages, like
+those of `transcendental`; a language that has a type for halves asks it instead.
 """
 from __future__ import annotations
 
-#: To the nearest half, ties to even. Adding 0.5 rounds what is subnormal as a half.
-TO_BITS = """$I u = bits_$K(x) & 0x7fffffff;
+#: `half`: the bits of the nearest half, ties to even; adding 0.5 rounds what is subnormal as a
+#: half. `unhalf`: the float that such bits stand for.
+HALVES = {
+    "half": """$I half_$K($F x) {
+  $I u = bits_$K(x) & 0x7fffffff;
   $I r = (u - 0x38000000 + 0xfff + ((u >> 13) & 1)) >> 13;
   r = sel_$J(u < 0x38800000, bits_$K(unbits_$K(u) + 0.5f) - 0x3f000000, r);
   r = sel_$J(u >= 0x47800000, dup_$J(0x7c00), r);
-  r = sel_$J(u > 0x7f800000, dup_$J(0x7e00), r) | ((bits_$K(x) >> 16) & 0x8000);
-  return RETURN;"""
-
-FROM_BITS = """$I h = GIVEN, u = (h & 0x7fff) << 13;
+  return sel_$J(u > 0x7f800000, dup_$J(0x7e00), r) | ((bits_$K(x) >> 16) & 0x8000);
+}""",
+    "unhalf": """$F unhalf_$K($I h) {
+  $I u = (h & 0x7fff) << 13;
   $I r = u + 0x38000000;
   r = sel_$J(u < 0x00800000, bits_$K(unbits_$K(u + 0x38800000) - 0x1p-14f), r);
   r = sel_$J(u >= 0x0f800000, u + 0x70000000, r);
-  return unbits_$K(r | ($I)(($U)(h & 0x8000) << 16));"""
+  return unbits_$K(r | ((0 - ((h >> 15) & 1)) & (-2147483647 - 1)));
+}"""}
 
 #: Numbers: a compiler that has a type for halves is asked.
 TO_FLOAT16 = """unsigned short to_float16(float x) {
 #ifdef __FLT16_MAX__
   union { _Float16 f; unsigned short u; } b; b.f = (_Float16)x; return b.u;
 #else
-  """ + TO_BITS.replace("RETURN", "(unsigned short)r") + """
+  return (unsigned short)half_f32(x);
 #endif
 }"""
 FROM_FLOAT16 = """float from_float16(unsigned short x) {
 #ifdef __FLT16_MAX__
   union { _Float16 f; unsigned short u; } b; b.u = x; return (float)b.f;
 #else
-  """ + FROM_BITS.replace("GIVEN", "x") + """
+  return unhalf_f32(x);
 #endif
 }"""
 #: A double is rounded once: where a float cuts it off, the last bit of the float says so.

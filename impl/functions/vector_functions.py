@@ -6,7 +6,7 @@ find, GCC's name for that instruction is used, and the portable text stands besi
 """
 from __future__ import annotations
 
-from impl.functions.halves import FROM_BITS, TO_BITS
+from impl.functions.halves import HALVES
 from impl.functions.transcendental import TEMPLATES, TRIG_LARGE_VECTOR, VECTOR_TEMPLATES
 from impl.functions.types import INLINE, SIZES, bits, fill, type_and_lanes, type_name, whole_limits
 
@@ -244,10 +244,10 @@ def _half(base: str, kind: str) -> str:
     """float16 and bfloat16 in memory are 16 bits; they are computed with as float."""
     whole = f"u16x{type_and_lanes(kind)[1]}"
     if base == "to_float16":
-        plain = TO_BITS.replace("RETURN", f"__builtin_convertvector(r, {whole})")
+        plain = f"return __builtin_convertvector(half_$K(x), {whole});"
         return _function(kind, f"{whole} to_float16_$K($K x)", _either(base, kind, plain))
     if base == "from_float16":
-        plain = FROM_BITS.replace("GIVEN", "__builtin_convertvector(x, $I)")
+        plain = "return unhalf_$K(__builtin_convertvector(x, $I));"
         return _function(kind, f"$K from_float16_$K({whole} x)", _either(base, kind, plain))
     if base == "to_bfloat16":
         return _function(kind, f"{whole} to_bfloat16_$K($K x)", f"""  $U u = ($U)x;
@@ -340,7 +340,7 @@ def vector_function(name: str) -> str:
                 if short[0] != "f" else _ANY.get(base)) or (
                     _INTEGER.get(base) if short[0] != "f" else None)
     if short == "f32":
-        template = template or TEMPLATES.get(base)
+        template = template or TEMPLATES.get(base) or HALVES.get(base)
     if short[0] == "f":
         template = template or VECTOR_TEMPLATES.get(base)
     if template is None:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable
 
 from impl.dtypes import DType, Scalar, dtypes
+from impl.functions.halves import HALVES
 from impl.functions.transcendental import TEMPLATES
 from impl.functions.words import Words, worded
 
@@ -72,6 +73,8 @@ _FLOATS = {
     "sqrt_f32": "fn sqrt_f32(x: f32) -> f32 { return exact_f32(sqrt(x)); }",
     "trunc_f32": "fn trunc_f32(x: f32) -> f32 { return exact_f32(trunc(x)); }",
     "floor_f32": "fn floor_f32(x: f32) -> f32 { return exact_f32(floor(x)); }",
+    "sel_i32": "fn sel_i32(m: bool, a: i32, b: i32) -> i32 { return select(b, a, m); }",
+    "dup_i32": "fn dup_i32(x: i32) -> i32 { return x; }",
     "sel_f32": "fn sel_f32(m: bool, a: f32, b: f32) -> f32 { return select(b, a, m); }",
     # Of a zero that it sees, a compiler makes a * b out of a * b + 0, which may be -0.0.
     "dup_f32": "fn dup_f32(x: f32) -> f32 { return select(x, exact_f32(x), x == 0.0f); }",
@@ -115,33 +118,15 @@ fn triglarge_f32(x: f32, r: f32, large: bool, quadrant: ptr<function, i32>) -> f
   let middle = ah * bl + ((al * bl) >> 16u);
   return ah * bh + (middle >> 16u) + (((middle & 0xffffu) + al * bh) >> 16u);
 }""",
-    "to_float16": """fn to_float16(x: f32) -> u32 {
-  let b = bitcast<u32>(x); let s = (b >> 16u) & 0x8000u; let a = b & 0x7fffffffu;
-  if (a > 0x7f800000u) { return s | 0x7e00u | ((a >> 13u) & 0x3ffu); }
-  if (a >= 0x477ff000u) { return s | 0x7c00u; }
-  if (a < 0x33000000u) { return s; }
-  if (a < 0x38800000u) {
-    let shift = 126u - (a >> 23u); let m = (a & 0x7fffffu) | 0x800000u;
-    let q = m >> shift; let rest = m & ((1u << shift) - 1u); let tie = 1u << (shift - 1u);
-    return s | (q + select(0u, 1u, (rest > tie) | ((rest == tie) & ((q & 1u) != 0u))));
-  }
-  return s | ((a + 0xfffu + ((a >> 13u) & 1u) - 0x38000000u) >> 13u);
-}""",
-    "from_float16": """fn from_float16(h: u32) -> f32 {
-  let s = (h & 0x8000u) << 16u; let e = (h >> 10u) & 31u; let m = h & 0x3ffu;
-  if (e == 0u) { return bitcast<f32>(s | bitcast<u32>(f32(m) * 5.9604644775390625e-8f)); }
-  if (e == 31u) {
-    return bitcast<f32>(s | 0x7f800000u | select(0u, 0x400000u | (m << 13u), m != 0u));
-  }
-  return bitcast<f32>(s | ((e + 112u) << 23u) | (m << 13u));
-}""",
+    "to_float16": "fn to_float16(x: f32) -> u32 { return u32(half_f32(x)); }",
+    "from_float16": "fn from_float16(x: u32) -> f32 { return unhalf_f32(i32(x)); }",
     "to_bfloat16": """fn to_bfloat16(x: f32) -> u32 {
   let u = bitcast<u32>(x);
   return select((u + 0x7fffu + ((u >> 16u) & 1u)) >> 16u, 0x7fc0u, unordered_f32(x));
 }""",
     "from_bfloat16": "fn from_bfloat16(x: u32) -> f32 { return bitcast<f32>(x << 16u); }",
-    "round_float16": "fn round_float16(x: f32) -> f32 { return from_float16(to_float16(x)); }",
-    "round_bfloat16": "fn round_bfloat16(x: f32) -> f32 { return from_bfloat16(to_bfloat16(x)); }",
+    **{f"round_{half}": f"fn round_{half}(x: f32) -> f32 {{ return from_{half}(to_{half}(x)); }}"
+       for half in ("float16", "bfloat16")},
     # Made longer as an unsigned number: llvmpipe compares what it has extended by the sign wrongly.
     "long_i32_i64": "fn long_i32_i64(x: i32) -> i64 "
                     "{ return i64(u64(bitcast<u32>(x)) ^ 0x80000000lu) - 0x80000000li; }",
@@ -227,17 +212,19 @@ def _whole_number(kind: str) -> str:
 
 _WORDS: Words = {"inf_f32": "hidden_f32(0x7f800000)", "nan_f32": "hidden_f32(0x7fc00000)",
                  "unordered": "unordered_f32({0})", "exact": "exact_f32({0})"}
-_HEAD = re.compile(r"^\$F (\w+)\$K\((.*?)\) \{")
+_HEAD = re.compile(r"^\$([FI]) (\w+)\$K\((.*?)\) \{")
 _DECLARED = re.compile(r"\$([FI]) ([^;]*);")
 _WHEN = re.compile(r"if \((any_\w+\(\w+\))\) ([^;]*;)")
 
 
 def formula(template: str) -> str:
-    """A function of floats, written once for all languages, in WGSL."""
+    """A function of floats or of their bits, written once for all languages, in WGSL."""
+    held = {"F": "f32", "I": "i32"}
+
     def head(found: re.Match[str]) -> str:
-        given = ", ".join(f"{name}: {'f32' if kind == '$F' else 'i32'}"
-                          for kind, name in (each.split() for each in found[2].split(", ")))
-        return f"fn {found[1]}f32({given}) -> f32 {{"
+        given = ", ".join(f"{name}: {held[kind[1]]}"
+                          for kind, name in (each.split() for each in found[3].split(", ")))
+        return f"fn {found[2]}f32({given}) -> {held[found[1]]} {{"
 
     def declared(found: re.Match[str]) -> str:
         lines = (each.split(" = ", 1) for each in _parts(found[2]))
@@ -297,8 +284,8 @@ def text_of(name: str) -> str:
         return _bitcast(base.removeprefix("bitcast_"), kind)
     if base == "whole_f32":
         return _whole_number(kind)
-    if kind == "f32" and base in TEMPLATES:
-        return formula(TEMPLATES[base])
+    if kind == "f32" and (template := TEMPLATES.get(base) or HALVES.get(base)):
+        return formula(template)
     table = _SIGNED if kind[:1] == "i" and base in _SIGNED else _WHOLE
     if base not in table:
         return ""

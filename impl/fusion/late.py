@@ -101,7 +101,8 @@ class _Keeper:
                                     version=self.version_of)
 
     def _look_at(self, group: Group, member: Member) -> None:
-        for write in [access.value for access in member.stage.writes]:
+        for access in member.stage.writes:
+            write = access.value
             users = self.users[write]
             users.group, users.maker = group.number, member
             self.replaced[self.storage_of[write], self.version_of[write] - 1] = group.number
@@ -344,7 +345,8 @@ def _any_between(hot: Sequence[int], early: int, late: int) -> bool:
 
 def _inner_bytes(values: Sequence[Value], stage: Stage, prefix: Sequence[UOp]) -> int:
     """What one iteration of the prefix keeps of a stage's value."""
-    inner = math.prod(extent(loop) for loop in stage.loops if loop not in prefix)
+    outer = set(prefix)
+    inner = math.prod(extent(loop) for loop in stage.loops if loop not in outer)
     return inner * values[stage.write.value].node.dtype.itemsize
 
 

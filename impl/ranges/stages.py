@@ -120,7 +120,8 @@ class Form:
         if more is not None:
             roots += (more.value, more.before.flat, more.before.valid, more.target.flat,
                       more.target.valid, more.key)
-        return toposort(roots, lambda u: u not in self.loops)
+        loops = set(self.loops)
+        return toposort(roots, lambda u: u not in loops)
 
     @property
     def independent(self) -> list[UOp]:
@@ -163,11 +164,15 @@ class Stage:
     overwrites: int | None = None  # the value whose memory it would like to write into
     whole: bool = True             # it writes every element of that memory
     given: OwnKernel | None = None     # of a kernel of the user: what it is
-    reads: list[Access] = field(init=False)  # what it loads
+    reads: list[Access] = field(init=False)   # what it loads
+    writes: list[Access] = field(init=False)  # what it stores: one value, or what a kernel of
+                                              # the user stores
 
-    def __post_init__(self) -> None:
+    def __post_init__(self) -> None:  # once: nothing changes a stage later
         reads = [Access(self.slots[slot], pattern) for slot, pattern in self.form.reads]
-        object.__setattr__(self, "reads", reads)  # once: nothing changes a stage later
+        more = self.given.more if self.given is not None else ()
+        object.__setattr__(self, "reads", reads)
+        object.__setattr__(self, "writes", [self.write, *(access for access, _ in more)])
 
     def read(self, number: int) -> Access:
         """The read that is the argument of an INDEX."""
@@ -179,12 +184,6 @@ class Stage:
         """Whether the stage is a kernel of its own."""
         return (self.copy is not None or self.form.in_order is not None
                 or self.given is not None)
-
-    @property
-    def writes(self) -> list[Access]:
-        """What it stores: one value, or what a kernel of the user stores."""
-        more = self.given.more if self.given is not None else ()
-        return [self.write, *(access for access, _ in more)]
 
     @property
     def replaced(self) -> list[tuple[int, int]]:

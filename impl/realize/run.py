@@ -12,7 +12,7 @@ from impl.collectives import transferred
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import DType
 from impl.effects import Buffer, Effects, advance, living, mark_realized
-from impl.errors import GraphError
+from impl.errors import CompileError, DeviceError, GraphError, TensorScheduleError
 from impl.ir import UOp, in_memory
 from impl.loops import LoopInfo
 from impl.multi import Mesh, Transfer
@@ -158,8 +158,8 @@ def programs_of(plan: Plan, nodes: Sequence[UOp] = ()) -> list[Program | None]:
             mine = [i for i, k in enumerate(plan.kernels) if k.device == device and not k.copy]
             try:
                 made = Device[device].compile([plan.kernels[i].ast for i in mine])
-            except GraphError as error:
-                _name_line(error, plan, mine, nodes)
+            except _OF_KERNELS as error:
+                _name_refused(error, plan, mine, nodes)
                 raise
             for i, program in zip(mine, made, strict=True):
                 programs[i] = program
@@ -174,18 +174,25 @@ def programs_of(plan: Plan, nodes: Sequence[UOp] = ()) -> list[Program | None]:
     return plan.programs
 
 
-def _name_line(error: GraphError, plan: Plan, kernels: Sequence[int],
-               nodes: Sequence[UOp]) -> None:
-    """Let an error about one of some kernels name the line that the kernel is from."""
-    # r[impl errors.message.later]
-    for number in kernels if nodes else ():
+#: What can be wrong with a kernel: for us, for its compiler, for its device.
+_OF_KERNELS = (GraphError, CompileError, DeviceError)
+
+
+def _name_refused(error: TensorScheduleError, plan: Plan, kernels: Sequence[int],
+                  nodes: Sequence[UOp]) -> None:
+    """Let an error about one of some kernels that were compiled name the line of that one."""
+    for number in kernels:
         kernel = plan.kernels[number]
         try:
             Device[kernel.device].compile([kernel.ast])
-        except GraphError:
-            error.line = kernel_line(plan, number, nodes) or error.line
-            error.rename(error.operation)
-            return
+        except _OF_KERNELS:
+            return _name_line(error, plan, number, nodes)
+
+
+def _name_line(error: TensorScheduleError, plan: Plan, kernel: int, nodes: Sequence[UOp]) -> None:
+    """Let an error name the line that a kernel is from."""
+    # r[impl errors.message.later]
+    error.say_line(kernel_line(plan, kernel, nodes) if nodes else "")
 
 
 def _counts() -> tuple[int, int, int]:
@@ -197,29 +204,45 @@ def execute(run: Run, mode: Mode) -> None:
     """Run the kernels in order; print and poison if that is asked for."""
     plan, buffers, values = run.plan, run.buffers, run.values
     programs = plan.programs or programs_of(plan, run.effects.nodes)
-    # r[impl realize.failure.left]: a run that does not fit changes nothing
-    for number in plan.touched:
-        if buffers[number].memory is None:
-            ensure_memory(buffers[number], mode)
+    _ensure_all(run, mode)
     watched = mode.watched or session.spans is not None
     if plan.under_way and not mode.watched:
         found = stretches(plan, programs, values)
         if found:
             return _execute_beside(run, programs, found)
-    for number, arguments, slots in plan.launches:
-        run.begun += 1
-        program = programs[number]
-        given = [buffers[argument].memory for argument in arguments]
-        if watched:
-            before = GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()
-        if program is None:
-            ends, copy = [buffers[argument] for argument in arguments], plan.kernels[number].copy
-            assert copy is not None
-            copy_across(copy, given, [b.nbytes for b in ends], ends[1].dtype)
-        else:
-            program(given, [values[slot] for slot in slots] if slots else ())
-        if watched:
-            _report(run, number, *before)
+    try:
+        for number, arguments, slots in plan.launches:
+            run.begun += 1
+            program = programs[number]
+            given = [buffers[argument].memory for argument in arguments]
+            if watched:
+                before = GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()
+            if program is None:
+                ends = [buffers[argument] for argument in arguments]
+                copy = plan.kernels[number].copy
+                assert copy is not None
+                copy_across(copy, given, [b.nbytes for b in ends], ends[1].dtype)
+            else:
+                program(given, [values[slot] for slot in slots] if slots else ())
+            if watched:
+                _report(run, number, *before)
+    except DeviceError as error:
+        _name_line(error, plan, number, run.effects.nodes)
+        raise
+
+
+def _ensure_all(run: Run, mode: Mode) -> None:
+    """Take all memory that the kernels touch."""
+    # r[impl realize.failure.left]: a run that does not fit changes nothing
+    plan, buffers = run.plan, run.buffers
+    for number in plan.touched:
+        if buffers[number].memory is None:
+            try:
+                ensure_memory(buffers[number], mode)
+            except DeviceError as error:
+                first = next(n for n in plan.order if number in plan.kernels[n].arguments)
+                _name_line(error, plan, first, run.effects.nodes)
+                raise
 
 
 def _execute_beside(run: Run, programs: Sequence[Program | None],

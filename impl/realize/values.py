@@ -10,7 +10,8 @@ from impl.caching import short_key
 from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
 from impl.effects import Buffer, Holder, Placeholder, in_memory, leaf_of, lock, mark_realized, spoil
-from impl.ir import Ops
+from impl.errors import DeviceError
+from impl.ir import Ops, line_of
 from impl.realize.environment import Mode, in_force
 from impl.realize.planning import hold, planned_run, values_of
 from impl.realize.prepared import prepare_kernel
@@ -45,7 +46,11 @@ def _realize(holders: Sequence[Holder]) -> None:
         if known is not None and known.prepared is not None:  # r[impl caching.key.short+2]
             GlobalCounters.plan_hits += 1
             root = holders[0].uop
-            (buffer,) = known.prepared.run(short[1])
+            try:
+                (buffer,) = known.prepared.run(short[1])
+            except DeviceError as error:  # r[impl errors.message.later]
+                error.say_line(line_of(root.origin))
+                raise
             holders[0].uop = leaf = buffer.leaf(root.shape or ())
             mark_realized(root, leaf)
             return

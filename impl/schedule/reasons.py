@@ -40,11 +40,11 @@ def label(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
         origin = _origin(nodes[place])
         if origin is not None:
             names[str(origin[0])] = None
-            line = _near(str(origin[1]))
+            line = str(origin[1])
         else:
             names[nodes[place].op.name.lower()] = None
     shown = ", ".join(list(names)[:6])
-    return f"{shown} ({line})" if line else shown
+    return f"{shown} ({_near(line)})" if line else shown
 
 
 def kernel_line(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:

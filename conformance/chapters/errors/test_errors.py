@@ -15,7 +15,7 @@ from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, dtypes, errors, nn, realize
 from impl.errors import NameMissingError, TensorScheduleError
 from impl.ir import Ops, UOp
-from impl.reference import Reference
+from impl.reference import Reference, ReferenceProgram
 from impl.tensor import names
 
 BUILT_IN = {
@@ -307,14 +307,16 @@ def test_a_layer_may_have_no_inputs() -> None:
 
 
 @verifies("errors.message.later")
+@pytest.mark.parametrize("kind", [errors.GraphError, errors.CompileError, errors.DeviceError])
 @pytest.mark.parametrize("see", [
     Tensor.realize, lambda x: realize.schedule_document([x], programs=True)])
 def test_an_error_about_a_kernel_names_the_line_that_it_is_from(
-        see: Callable[[Tensor], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        see: Callable[[Tensor], Any], kind: type[errors.TensorScheduleError],
+        monkeypatch: pytest.MonkeyPatch) -> None:
     def load(device: Any, asts: list[UOp]) -> list[Any]:
         for ast in asts:
             if any(node.op is Ops.MUL for node in ast.toposort()):
-                raise errors.GraphError("lower", "a value is used outside its loops", "mend it")
+                raise kind("lower", "a value is used outside its loops", "mend it")
         return original(device, asts)
 
     original = Reference.load
@@ -323,10 +325,31 @@ def test_an_error_about_a_kernel_names_the_line_that_it_is_from(
         more = Tensor(np.arange(3, dtype=np.int32)).realize() + 1
         twice, line = more * 2, inspect.currentframe().f_lineno  # type: ignore[union-attr]
         last = twice - 1
-        with pytest.raises(errors.GraphError) as caught:
+        with pytest.raises(kind) as caught:
             see(last)
     assert caught.value.line == f"mul ({__file__}:{line})"
     assert caught.value.line in str(caught.value)
+
+
+@verifies("errors.message.later")
+@pytest.mark.parametrize("times", [0, 2])
+@pytest.mark.parametrize("fails", ["run", "allocate"])
+def test_a_device_that_fails_names_the_line_of_what_it_computes(
+        fails: str, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where such a kernel ran before."""
+    def fail(*given: Any) -> Any:
+        raise errors.DeviceError("launch", "the device is lost", "restart it")
+
+    with Context(DEVICE="REFERENCE"):
+        values = Tensor(np.arange(times + 3, dtype=np.int32)).realize()
+        for _ in range(times):
+            (values + 5).realize()
+        more, line = values + 5, inspect.currentframe().f_lineno  # type: ignore[union-attr]
+        owner: Any = {"run": ReferenceProgram, "allocate": Reference}[fails]
+        monkeypatch.setattr(owner, fails, fail)
+        with pytest.raises(errors.DeviceError) as caught:
+            more.realize()
+    assert caught.value.line == f"add ({__file__}:{line})"
 
 
 @verifies("errors.name.keyword+2")
