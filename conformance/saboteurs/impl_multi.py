@@ -48,7 +48,7 @@ class CombinesThePast(Edit):
 
 
 class LastOperandWins(Edit):
-    rule = "multi.operands.cheapest+3"
+    rule = "multi.operands.cheapest+4"
     description = "operands are brought into the dearest way"
     file = DIVIDE
     old = "    return min(choices, key=lambda axes: sum"
@@ -56,17 +56,32 @@ class LastOperandWins(Edit):
 
 
 class LooksAtOneOperand(Edit):
-    rule = "multi.operands.cheapest+3"
+    rule = "multi.operands.cheapest+4"
     description = "cuts of several operands are not kept together"
     file = DIVIDE
     old, new = "    choices[_together(wide)] = None\n", ""
 
 
 class ForgetsThePriceOfSums(Edit):
-    rule = "multi.operands.cheapest+3"
+    rule = "multi.operands.cheapest+4"
     description = "what a product leaves due costs nothing"
     file = DIVIDE
     old, new = "return sum(2 * held * (count", "return sum(0 * held * (count"
+
+
+class SendsAgainAndAgain(Edit):
+    rule = "multi.operands.cheapest+4"
+    description = "what was gathered already has its price again"
+    file = DIVIDE
+    old = "    if given.brought_to and axes in given.brought_to and given"
+    new = "    if given.brought_to and axes in () and given"
+
+
+class CombinesWhatWasGathered(Edit):
+    rule = "multi.due.gathered"
+    description = "every device is sent the gradient of all that was gathered"
+    file = DIVIDE
+    old, new = "        if not known:\n", "        if known or not known:\n"
 
 
 class CombinesScattersAtOnce(Edit):

@@ -72,7 +72,7 @@ class Piece:
     Without a `sharding` the value is on one device, or made of no memory. Pieces with something
     `due` have still to be combined, along an axis of the mesh, by an operation. What repeats a
     `narrow` value is sent as that, and repeated where it arrives. What was `brought_from` other
-    pieces is had as those for nothing.
+    pieces is had as those for nothing; and so is what was `brought_to` others, so many times.
     """
 
     node: UOp
@@ -81,6 +81,7 @@ class Piece:
     due: tuple[tuple[str, Ops], ...] = ()
     narrow: Piece | None = None
     brought_from: Piece | None = None
+    brought_to: dict[Axes, tuple[Piece, int]] | None = None
 
     @property
     def axes(self) -> Axes:
@@ -98,6 +99,8 @@ class Divider:
 
     def __init__(self) -> None:
         self.pieces: dict[UOp, Piece] = {}
+        #: Which axes of values of some shape were gathered along an axis of the mesh, in order.
+        self.gathered: dict[tuple[Shape, str], list[int]] = {}
 
     def add(self, node: UOp) -> Piece:
         """The piece of a node whose sources have theirs."""
@@ -139,9 +142,11 @@ class Divider:
             given = [self._to_be_reduced(node, mesh)]
         given = [lifted(one, mesh) for one in given]
         rule = _RULES.get(node.op)
-        if rule is not None:
-            return rule(node, given)
-        return _elementwise(node, given)
+        if rule is None:
+            found = _elementwise(node, given)
+            self._note_gathered(given, found.axes)
+            return found
+        return self._as_gathered(rule(node, given)) if rule is _reduce else rule(node, given)
 
     def _own_part(self, node: UOp) -> Piece | None:
         """A copy to a device of the part that it has itself: nothing is put together for it."""
@@ -186,10 +191,45 @@ class Divider:
         if len({one.axes for one in operands if one.shape}) == 1:
             return self.pieces[source]
         nbytes = math.prod(nodes.shape_of(node)) * node.dtype.itemsize
+        first = self.pieces[source].axes
+        for one in operands:  # that it was brought so is no reason to do it again
+            _count(one, first, -1)
         axes = _chosen(operands, partial(_due_price, node.arg[1], nbytes, mesh))
-        if axes == self.pieces[source].axes:
+        if axes == first:
+            for one in operands:
+                _count(one, first, 1)
             return self.pieces[source]
-        return _elementwise(source, operands, axes)
+        found = _elementwise(source, operands, axes)
+        self._note_gathered(operands, axes)
+        return found
+
+    def _note_gathered(self, operands: Sequence[Piece], axes: Axes) -> None:
+        """Remember which axes of values were put together for an operation, and not before."""
+        for one in operands:
+            wanted = axes if one.narrow is None else _before(one, axes)
+            one = one.narrow or one
+            if one.brought_to is None or one.brought_to.get(wanted, (one, 0))[1] != 1:
+                continue
+            for axis, name in enumerate(one.axes):
+                if name is not None and name not in wanted:
+                    self.gathered.setdefault((one.shape, name), []).append(axis)
+
+    def _as_gathered(self, given: Piece) -> Piece:
+        """What is due of a value, where one of its shape was gathered, is scattered as that one
+        lay: it is the gradient of it, most often, and gradients come in the opposite order. If it
+        is needed as a whole, no more is sent than if it had been combined at once.
+        """
+        if len(given.due) != 1 or given.sharding is None:
+            return given
+        name, axes = given.due[0][0], list(given.axes)
+        known = self.gathered.get((given.shape, name))
+        if not known:
+            return given
+        axis = known.pop() if len(known) > 1 else known[0]
+        if axes[axis] is not None or given.shape[axis] % given.sharding.mesh.extent(name):
+            return given
+        axes[axis] = name  # r[impl multi.due.gathered]
+        return brought(given, tuple(axes))
 
     def _write(self, node: UOp, base: Piece, value: Piece) -> Piece:
         """A write: each device writes the piece that it holds.
@@ -346,6 +386,16 @@ def brought(given: Piece, axes: Axes) -> Piece:
     if given.narrow is not None:
         narrow = brought(given.narrow, _before(given, axes))
         return repeated(narrow, given.shape, axes)
+    if given.brought_to is None:
+        given.brought_to = {}
+    found, times = given.brought_to.get(axes) or (_sent(given, axes), 0)
+    given.brought_to[axes] = found, times + 1
+    return found
+
+
+def _sent(given: Piece, axes: Axes) -> Piece:
+    """A value that has to be sent, in another sharding of its mesh."""
+    assert given.sharding is not None
     mesh, node, now = given.sharding.mesh, given.node, list(given.axes)
     instead = _in_words(axes) if node.op is Ops.BUFFER else ""
     for name, op in given.due:  # r[impl collectives.due.scattered]
@@ -372,6 +422,15 @@ def brought(given: Piece, axes: Axes) -> Piece:
             node = _own(node, axis, given.shape[axis], wanted, mesh)
     return Piece(node, given.shape, Sharding(mesh, axes),
                  brought_from=None if given.due else given)
+
+
+def _count(given: Piece, axes: Axes, change: int) -> None:
+    """Change how often a value was brought into a sharding."""
+    if given.narrow is not None:
+        _count(given.narrow, _before(given, axes), change)
+    elif given.brought_to and axes in given.brought_to:
+        found, times = given.brought_to[axes]
+        given.brought_to[axes] = found, times + change
 
 
 def _before(given: Piece, axes: Axes) -> Axes:
@@ -455,6 +514,8 @@ def price(given: Piece, axes: Axes) -> int:
         return 0
     if given.narrow is not None:
         return price(given.narrow, _before(given, axes))
+    if given.brought_to and axes in given.brought_to and given.brought_to[axes][1]:
+        return 0
     mesh, total, now = given.sharding.mesh, 0, list(given.axes)
     held = held_of(given.axes, given.nbytes, mesh)
     for name, _ in given.due:
@@ -511,7 +572,7 @@ def _chosen(given: Sequence[Piece], further: Callable[[Axes], int] | None = None
     if further is not None:
         choices = {axes: None for axes in choices if pieces[axes] == max(pieces.values())}
 
-    # r[impl multi.operands.cheapest+3]: of equal prices the first operand's
+    # r[impl multi.operands.cheapest+4]: of equal prices the first operand's
     return min(choices, key=lambda axes: sum(price(one, axes) for one in wide)
                + (further(axes) if further else 0))
 

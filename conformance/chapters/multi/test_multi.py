@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_gradients_and_optimisers() -> None:
             error = place_x(Tensor(array)) @ w - place_x(Tensor(target))
             (error * error).mean().backward()
             optimizer.step()
-        return [w.numpy(), optimizer.first[0].numpy()]
+        return [w.numpy(), optimizer.param_groups[0].states[0]["exp_avg"].numpy()]
 
     one = trained(lambda x: x, lambda w: None)
     for axis in (None, 0, 1):
@@ -178,13 +179,15 @@ def copies(tensor: Tensor) -> int:
     return sum(row["kind"] == "copy" for row in Tensor.schedule_document(tensor)["kernels"])
 
 
-def sent(tensor: Tensor) -> dict[str, int]:
-    """The bytes that each device sends in each transfer."""
-    return {row["name"]: row["sent"] for row in Tensor.schedule_document(tensor)["kernels"]
-            if "sent" in row}
+def sent(*tensors: Tensor) -> dict[str, int]:
+    """The bytes that each device sends in all transfers of each name."""
+    found = Counter[str]()
+    for row in Tensor.schedule_document(*tensors)["kernels"]:
+        found[row["name"]] += row.get("sent", 0)
+    return {name: nbytes for name, nbytes in found.items() if nbytes}
 
 
-@verifies("multi.operands.cheapest+3")
+@verifies("multi.operands.cheapest+4")
 def test_what_a_product_leaves_due_has_its_price() -> None:
     def placed(*shape: int, axis: int | None) -> Tensor:
         return Tensor(numbers(*shape)).shard(DEVICES[:4], axis).realize()
@@ -202,7 +205,47 @@ def test_what_a_product_leaves_due_has_its_price() -> None:
     assert sent(short @ whole) == {"all-reduce over shard": 2 * 4 * 8 * 64 * 3 // 4}
 
 
-@verifies("multi.operands.cheapest+3")
+@verifies("multi.operands.cheapest+4")
+def test_what_was_gathered_once_is_had() -> None:
+    """Weights that are larger than the batch are gathered for the result, and not moved again."""
+    x, *weights = (Tensor(numbers(*shape)).shard(DEVICES[:4], 0).realize()
+                   for shape in ((8, 8), (8, 16), (16, 8)))
+    for weight in (x, *weights):
+        weight.requires_grad = True
+    ((x @ weights[0]).tanh() @ weights[1]).square().sum().backward()
+    slopes = [each.grad for each in (x, *weights) if each.grad is not None]
+    nbytes = 4 * 2 * 8 * 16 * 3 // 4
+    with Context(SPEC=2):
+        assert sent(*slopes) == dict.fromkeys(
+            ("all-gather over shard", "reduce-scatter over shard"), nbytes)
+
+
+@verifies("multi.due.gathered")
+@pytest.mark.parametrize("width", [6, 8])
+def test_gradients_of_what_was_gathered_are_scattered(width: int) -> None:
+    """Attention over spread tokens: keys and values are gathered, their gradients scattered."""
+    x = Tensor(numbers(3, 8, width)).shard(DEVICES[:4], 1).realize()
+    weights = [Tensor(numbers(width, width, seed=n) / 8).shard(DEVICES[:4]).realize()
+               for n in range(3)]
+    for each in (x, *weights):
+        each.requires_grad = True
+    q, k, v = (x @ weight for weight in weights)
+    q.scaled_dot_product_attention(k, v).square().sum().backward()
+    slopes = [each.grad for each in (x, *weights) if each.grad is not None]
+    tokens, all_weights = 4 * 2 * 3 * 8 * width * 3 // 4, 4 * 3 * width * width
+    assert sent(*slopes) == {"all-gather over shard": tokens, "reduce-scatter over shard": tokens,
+                             "all-reduce over shard": 2 * all_weights * 3 // 4}
+    plain = [Tensor(each.numpy()) for each in (x, *weights)]
+    for each in plain:
+        each.requires_grad = True
+    q, k, v = (plain[0] @ weight for weight in plain[1:])
+    q.scaled_dot_product_attention(k, v).square().sum().backward()
+    for slope, one in zip(slopes, plain, strict=True):
+        assert one.grad is not None
+        np.testing.assert_allclose(slope.numpy(), one.grad.numpy(), rtol=1e-3, atol=1e-4)
+
+
+@verifies("multi.operands.cheapest+4")
 def test_the_smaller_operand_moves() -> None:
     def placed(array: np.ndarray, axis: int | None) -> Tensor:
         return Tensor(array).shard(DEVICES[:2], axis).realize()
