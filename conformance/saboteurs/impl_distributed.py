@@ -50,8 +50,8 @@ class KeepsItsOwnSum(Copied):
     rule = "distributed.value.equal"
     description = "what a process has is taken for what all have"
     file = "impl/distributed/device.py"
-    old = "ranks.sum(_bytes(given, nbytes), found, transfer.op, dtype)"
-    new = "found[:] = _bytes(given, nbytes)"
+    old = "self.ranks.sum(*each)"
+    new = "each[1][:] = each[0]"
 
 
 class BlamesItself(Copied):
@@ -87,7 +87,7 @@ class TrustsPlans(Copied):
 
 
 class SendsEachSum(Copied):
-    rule = "distributed.together.once+2"
+    rule = "distributed.together.once+3"
     description = "each gradient is sent by itself"
     file = "impl/realize/beside.py"
     old = "        return plan.stretches  # r"
@@ -98,9 +98,25 @@ class SendsBeforeItHasCome(Copied):
     rule = "distributed.value.equal"
     description = "a transfer is sent together with one whose result it sends"
     file = "impl/collectives/lanes.py"
-    old = "needs = self.entries[part].waits if isinstance(part, int) else part.waits"
-    new = "needs = frozenset() if isinstance(part, int) else part.waits"
-    first = "test_a_step_of_each_way_is_that_of_one_process"
+    old = "if not entry.waits.isdisjoint(waiting):"
+    new = "if isinstance(entry, Computed) and not entry.waits.isdisjoint(waiting):"
+    first = "test_each_way_is_as_on_one_device_and_sends_what_it_needs"
+
+
+class WaitsAtOnce(Copied):
+    rule = "ordering.waiting.late"
+    description = "what waits for a transfer between processes runs as soon as it may"
+    file = "impl/schedule/passes.py"
+    old = "seconds[number] = _AWAITED"
+    new = "seconds[number] = 0.0"
+
+
+class TakesAllProcessors(Edit):
+    rule = "distributed.processors.shared"
+    description = "each of four processes has as many threads as the machine has processors"
+    file = "impl/cpu/machine.py"
+    old = "return max(1, own // together)"
+    new = "return max(1, own)"
 
 
 class WritesInPlace(Edit):

@@ -95,7 +95,7 @@ def _calls_counted(sent: Counter[str]) -> Iterator[None]:
         return mock.patch.object(Ranks, method, call)
 
     with least("all", lambda k: k - 1), least("exchanged", lambda k: (k - 1) / k), \
-            least("shifted", lambda k: 1), least("begin_sum", lambda k: 2 * (k - 1) / k):
+            least("shifted", lambda k: 1), least("sum", lambda k: 2 * (k - 1) / k):
         yield
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,13 @@ class MeshMemory(Memory):
 
     def whole(self, dtype: DType, sharding: Sharding, shape: Shape) -> np.ndarray | None:
         """The elements of a value that lies here; None where other processes have some of it."""
+        self.device.synchronize()  # r[impl multi.print.elements]
+        if sharding.is_copies:
+            first = self.members[0]
+            return first.device.copy_out(first, dtype, math.prod(shape))
         parts, local = sharding.parts(shape), sharding.local(shape)
         if len(parts) != len(self.members):
             return None
-        self.device.synchronize()  # r[impl multi.print.elements]
         found = np.empty(shape, dtype.numpy)
         for bounds, member in zip(parts, self.members, strict=True):
             block = member.device.copy_out(member, dtype, math.prod(local)).reshape(local)
@@ -226,10 +229,14 @@ class MeshDevice(DeviceBackend):
         """Whether this process has all devices of the mesh."""
         return len(self.numbers) == len(self.mesh.devices)
 
-    def exchange_all(self, given: Sequence[Exchange]) -> None:
-        """Carry out collectives that do not touch each other's memory; all at once, if it can."""
-        for transfer, (source, target), nbytes, dtype in given:
-            self.exchange(transfer, target, source, nbytes, dtype)
+    def together(self, given: Sequence[Exchange]) -> Callable[[], None]:
+        """What carries out collectives that do not touch each other's memory, as often as it is
+        called; all at once, if that can be.
+        """
+        def run() -> None:
+            for transfer, (source, target), nbytes, dtype in given:
+                self.exchange(transfer, target, source, nbytes, dtype)
+        return run
 
     def exchanges(self, transfer: Transfer, target: Memory, source: Memory, nbytes: int,
                   dtype: DType) -> Iterator[tuple[list[int], Iterator[Phase]]]:

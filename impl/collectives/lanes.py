@@ -113,7 +113,11 @@ class Stretch:
         self.device, self.entries = device, entries
         self.count = len(device.members)
         self.place: dict[int, tuple[_Part, int]] = {}
-        self.course: list[_Part | int] = list(self._parts())  # in order; a transfer by its place
+        #: In order: kernels, a transfer by its place, or several that are sent together.
+        self.course: list[_Part | int | list[int]] = list(
+            self._parts() if device.is_whole else self._turns())
+        #: What sends several together, by the first of them, until a memory changes.
+        self.together: dict[int, Callable[[], None]] = {}
 
     def _parts(self) -> Iterator[_Part | int]:
         """Kernels are taken together up to the next transfer, or the next one that waits."""
@@ -131,6 +135,21 @@ class Stretch:
         if together:
             yield self._part(together, waits)
 
+    def _turns(self) -> Iterator[_Part | list[int]]:
+        """Kernels up to the first that waits for a transfer; then all transfers before that one."""
+        together, waiting = list[int](), list[int]()
+        for place, entry in enumerate(self.entries):
+            if not entry.waits.isdisjoint(waiting):
+                if together:
+                    yield self._part(together, frozenset())
+                yield waiting
+                together, waiting = [], []
+            (waiting if isinstance(entry, Sent) else together).append(place)
+        if together:
+            yield self._part(together, frozenset())
+        if waiting:
+            yield waiting
+
     def _part(self, places: Sequence[int], waits: frozenset[int]) -> _Part:
         mine = [entry for entry in map(self.entries.__getitem__, places)
                 if isinstance(entry, Computed)]
@@ -146,7 +165,7 @@ class Stretch:
         entry = self.entries[launch]
         if isinstance(entry, Sent):
             entry.memories[argument] = memory
-            entry.phases = []
+            self._renew(entry)
             return
         part, place = self.place[launch]
         part.table.set_memory(place, argument, memory)
@@ -156,7 +175,7 @@ class Stretch:
         entry = self.entries[launch]
         if isinstance(entry, Sent):
             entry.memories[argument] = None  # type: ignore[call-overload]
-            entry.phases = []
+            self._renew(entry)
             return
         part, place = self.place[launch]
         part.table.forget(place, argument)
@@ -171,7 +190,13 @@ class Stretch:
         entry = self.entries[launch]
         assert isinstance(entry, Sent)
         if entry.nbytes != nbytes:
-            entry.nbytes, entry.phases = nbytes, []
+            entry.nbytes = nbytes
+            self._renew(entry)
+
+    def _renew(self, entry: Sent) -> None:
+        """What was prepared for a transfer is of no use any more."""
+        entry.phases = []
+        self.together.clear()
 
     # Running
 
@@ -186,44 +211,37 @@ class Stretch:
             for part in self.course:
                 if isinstance(part, _Part):
                     course.compute(part)
-                else:
+                elif isinstance(part, int):
                     course.send(part, self._phases(part))
             course.finish()
         else:
-            self._run_in_turn(spans)
+            for part in self.course:
+                self._take_turn(part, spans)
         for part in self.course:
             if isinstance(part, _Part):
                 part.table.note()
 
-    def _run_in_turn(self, spans: list[Span] | None) -> None:
-        """Run the kernels; what is sent meanwhile is sent together, when one has to wait for it."""
-        waiting: list[int] = []
-        for part in self.course:
-            needs = self.entries[part].waits if isinstance(part, int) else part.waits
-            if not needs.isdisjoint(waiting):
-                self._send_together(waiting, spans)
-                waiting = []
-            if isinstance(part, int):
-                waiting.append(part)
-                continue
-            start = time.perf_counter()
+    def _take_turn(self, part: _Part | int | list[int], spans: list[Span] | None) -> None:
+        """Run kernels, or send what was to be sent meanwhile, all together."""
+        start, name = time.perf_counter(), self.device.members[0].name
+        if isinstance(part, _Part):
             part.table.replay()
-            if spans is not None:  # of kernels that are launched together the first has the time
-                stop = time.perf_counter()
-                spans += [Span(self.entries[place].kernel, self.device.members[0].name, "compute",
-                               start if place == part.entries[0] else stop, stop)
-                          for place in part.entries]
-        self._send_together(waiting, spans)
-
-    def _send_together(self, places: Sequence[int], spans: list[Span] | None) -> None:
-        sent = [entry for entry in map(self.entries.__getitem__, places)
-                if isinstance(entry, Sent)]
-        start = time.perf_counter()
-        self.device.exchange_all([(one.transfer, one.memories, one.nbytes, one.dtype)
-                                  for one in sent])
+            places, lane = list(part.entries), "compute"
+        else:
+            places, lane = [part] if isinstance(part, int) else part, "copy"
+            send = self.together.get(places[0])
+            if send is None:
+                sent = [entry for entry in map(self.entries.__getitem__, places)
+                        if isinstance(entry, Sent)]
+                send = self.together[places[0]] = self.device.together(
+                    [(one.transfer, one.memories, one.nbytes, one.dtype) for one in sent])
+            send()
         if spans is not None:
-            spans += [Span(one.kernel, self.device.members[0].name, "copy", start,
-                           time.perf_counter()) for one in sent]
+            stop = time.perf_counter()
+            # Of kernels that are launched together the first has the time.
+            spans += [Span(self.entries[place].kernel, name, lane,
+                           start if lane == "copy" or place == places[0] else stop, stop)
+                      for place in places]
 
     def _phases(self, place: int) -> list[tuple[list[int], list[Phase]]]:
         entry = self.entries[place]

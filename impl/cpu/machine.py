@@ -63,7 +63,18 @@ def cache_bytes(place: int) -> int:
 
 @functools.lru_cache(maxsize=1)
 def processors() -> int:
-    """How many processors this process may use, looked up once."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """How many processors this process may use, looked up once.
+
+    Of those that no process of a job was bound to, each of a machine has its share.
+    """
+    every = os.cpu_count() or 1
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else every
+    if own < every:
+        return own
+    # r[impl distributed.processors.shared]
+    together = next((int(os.environ[name]) for name in _TOGETHER if name in os.environ), 1)
+    return max(1, own // together)
+
+
+#: Where launchers of MPI say how many processes of the job are on this machine.
+_TOGETHER = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")

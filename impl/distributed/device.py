@@ -5,7 +5,8 @@ import contextlib
 import functools
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,43 +96,25 @@ class RankDevice(MeshDevice):
         """Which devices take part in a collective: MPI chooses its rounds."""
         return self.called(transfer, nbytes)
 
-    def exchange_all(self, given: Sequence[Exchange]) -> None:
-        """Sums along one axis in one call of MPI; the rest one after the other."""
-        sums: dict[tuple[Any, ...], list[Exchange]] = {}
+    def together(self, given: Sequence[Exchange]) -> Callable[[], None]:
+        """Sums along one axis after one note; the rest one after the other."""
+        sums: dict[str, list[Exchange]] = {}
+        work: list[Callable[[], None]] = []
         for one in given:
             transfer, (source, target), nbytes, dtype = one
-            if transfer.kind == "all-reduce" and self.ranks(transfer.axis).can_sum(transfer.op,
-                                                                                   dtype):
-                sums.setdefault((transfer, dtype), []).append(one)
+            if transfer.kind == "all-reduce" and self.members[0].host_memory \
+                    and self.ranks(transfer.axis).can_sum(transfer.op, dtype):
+                sums.setdefault(transfer.axis, []).append(one)
             else:
-                self.exchange(transfer, target, source, nbytes, dtype)
-        for (transfer, dtype), those in sums.items():  # r[impl distributed.together.once+2]
-            if len(those) == 1:
-                (_, (source, target), nbytes, _), = those
-                self.exchange(transfer, target, source, nbytes, dtype)
-            else:
-                self._sum_together(transfer, those, dtype)
+                work.append(partial(self.exchange, transfer, target, source, nbytes, dtype))
+        # r[impl distributed.together.once+3]
+        work += [SumsTogether(self.ranks(axis), those) for axis, those in sums.items()]
 
-    def _sum_together(self, transfer: Transfer, given: Sequence[Exchange], dtype: DType) -> None:
-        """Several sums after one note: small ones as one, one behind the other; all under way."""
-        ranks, device = self.ranks(transfer.axis), self.members[0]
-        sizes = [nbytes for _, _, nbytes, _ in given]
-        ranks.met(f"{transfer} of {', '.join(map(str, sizes))} bytes of {dtype.name}")
-        small = [one for one in given if one[2] < LARGE or not device.host_memory]
-        started = [ranks.begin_sum(_bytes(source.members[0], nbytes),
-                                   target.members[0].array[:nbytes], transfer.op, dtype)
-                   for _, (source, target), nbytes, _ in given
-                   if nbytes >= LARGE and device.host_memory]
-        whole = np.empty(sum(nbytes for _, _, nbytes, _ in small), np.uint8)
-        places = np.cumsum([0, *(nbytes for _, _, nbytes, _ in small)]).tolist()
-        for (_, (source, _), nbytes, _), start in zip(small, places, strict=False):
-            whole[start:start + nbytes] = _bytes(source.members[0], nbytes)
-        if small:
-            started.append(ranks.begin_sum(whole, whole, transfer.op, dtype))
-        for request in started:
-            ranks.done(request)
-        for (_, (_, target), nbytes, _), start in zip(small, places, strict=False):
-            device.put(target.members[0], whole[start:start + nbytes])
+        def run() -> None:
+            self.synchronize()
+            for each in work:
+                each()
+        return run
 
     def _combine(self, total: Memory, pieces: np.ndarray, transfer: Transfer, nbytes: int,
                  dtype: DType) -> None:
@@ -151,6 +134,54 @@ class RankDevice(MeshDevice):
         ranks.met(f"gather of {nbytes} bytes")
         with _written(target, nbytes * len(self.mesh.devices)) as found:
             ranks.all(_bytes(source.members[0], nbytes), found)
+
+
+class SumsTogether:
+    """Several sums in the host's memory after one note; small ones of a dtype as one.
+
+    They can be sent again, as long as their memory stays.
+    """
+
+    def __init__(self, ranks: Ranks, given: Sequence[Exchange]) -> None:
+        alike: dict[tuple[Any, DType], list[Exchange]] = {}
+        for one in given:
+            alike.setdefault((one[0].op, one[3]), []).append(one)
+        self.ranks, self.note = ranks, "; ".join(
+            f"{those[0][0]} of {', '.join(str(nbytes) for _, _, nbytes, _ in those)} bytes of "
+            f"{dtype.name}" for (_, dtype), those in alike.items())
+        #: What is summed, where the sum goes, and how; what is put together for it, and taken out.
+        self.sums: list[tuple[np.ndarray, np.ndarray, Any, DType]] = []
+        self.packed: list[tuple[np.ndarray, list[np.ndarray]]] = []
+        self.unpacked: list[tuple[np.ndarray, np.ndarray]] = []
+        for (op, dtype), those in alike.items():
+            self._add(op, dtype, [(source.members[0].array[:nbytes],
+                                   target.members[0].array[:nbytes])
+                                  for _, (source, target), nbytes, _ in those])
+
+    def _add(self, op: Any, dtype: DType, ends: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        self.sums += [(*each, op, dtype) for each in ends if each[0].nbytes >= LARGE]
+        small = [each for each in ends if each[0].nbytes < LARGE]
+        if len(small) < 2:
+            self.sums += [(*each, op, dtype) for each in small]
+            return
+        size = sum(source.nbytes for source, _ in small)
+        whole, total = np.empty(size, np.uint8), np.empty(size, np.uint8)
+        self.sums.append((whole, total, op, dtype))
+        self.packed.append((whole, [source for source, _ in small]))
+        start = 0
+        for _, target in small:
+            self.unpacked.append((target, total[start:start + target.nbytes]))
+            start += target.nbytes
+
+    def __call__(self) -> None:
+        """Send them."""
+        self.ranks.met(self.note)
+        for whole, sources in self.packed:
+            np.concatenate(sources, out=whole)
+        for each in self.sums:
+            self.ranks.sum(*each)
+        for target, part in self.unpacked:
+            target[:] = part
 
 
 def _bytes(memory: Memory, nbytes: int) -> np.ndarray:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,7 @@ class Ranks:
         self.count += 1
         self.waiting = Waiting(self.name, self.members, self.count, what, user_line())
         mine = _written(self.waiting)
-        self.monitor.wait(self.comm.Iallgather(mine, self.notes), self.waiting)
+        self.monitor.wait([self.comm.Iallgather(mine, self.notes)], self.waiting)
         self.monitor.steps[self.name] = self.count
         if (self.notes[:, :_DIGEST] != mine[:_DIGEST]).any():
             raise self._differ(what)
@@ -82,30 +81,32 @@ class Ranks:
                                f"{self.members[rest]} is about to do "
                                f"{_read(self.notes[rest])}", "let all ranks run the same program")
 
-    def done(self, request: Any) -> None:
-        """Wait for a collective that all have come to."""
-        self.monitor.wait(request, replace(self.waiting, verb="gone through"))
+    def done(self, *requests: Any) -> None:
+        """Wait for collectives that all have come to."""
+        self.monitor.wait(requests, self.waiting, "gone through")
 
     def can_sum(self, op: Ops | None, dtype: DType) -> bool:
         """Whether MPI combines elements of this dtype, and as we do."""
         return op in _SUMS and dtype in _TYPES
 
     def sum(self, given: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> None:
-        """The bytes of all, combined."""
-        self.done(self.begin_sum(given, result, op, dtype))
-
-    def begin_sum(self, given: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> Any:
-        """A sum that is under way, to be waited for with `done`."""
-        kind, operation = _TYPES[dtype], getattr(self.monitor.mpi, _SUMS[op])
-        source = self.monitor.mpi.IN_PLACE if given is result else given.view(kind)
-        return self.comm.Iallreduce(source, result.view(kind), operation)
+        """The bytes of all, combined. Two processes send each other theirs, and combine them."""
+        kind, name = _TYPES[dtype], _SUMS[op]
+        mine, total = given.view(kind), result.view(kind)
+        if len(self.members) > 2:
+            operation = getattr(self.monitor.mpi, name)
+            return self.done(self.comm.Iallreduce(mine, total, operation))
+        other = 1 - self.place
+        self.done(self.comm.Irecv(total, other), self.comm.Isend(mine, other))
+        # Both in one order, as which NaN it is depends on that.
+        first, second = (mine, total) if self.place == 0 else (total, mine)
+        (np.add if op is Ops.ADD else np.multiply)(first, second, out=total)
 
     def shifted(self, given: np.ndarray, result: np.ndarray, shift: int) -> None:
         """The bytes of the one that stands so many places before this one."""
         count = len(self.members)
         coming = self.comm.Irecv(result, (self.place - shift) % count)
-        self.done(self.comm.Isend(given, (self.place + shift) % count))
-        self.done(coming)
+        self.done(self.comm.Isend(given, (self.place + shift) % count), coming)
 
     def all(self, given: np.ndarray, result: np.ndarray) -> None:
         """The bytes of all, one behind the other."""

@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from impl import settings
@@ -75,17 +76,17 @@ class Monitor:
 
     # ------------------------------------------------------------ waiting
 
-    def wait(self, request: Any, waiting: Waiting) -> None:
-        """Wait until a request is done.
+    def wait(self, requests: Sequence[Any], waiting: Waiting, verb: str = "come to") -> None:
+        """Wait until all requests are done; who does not come has not `verb` the step.
 
         Raises:
             DistributedError: somebody has ended, or the time is up.
         """
-        test = request.Test
+        test = self.mpi.Request.Testall
         for _ in range(_TURNS):
-            if test():
+            if test(requests):
                 return
-        self._until(test, waiting)
+        self._until(partial(test, requests), replace(waiting, verb=verb))
 
     def open(self, waiting: Waiting) -> None:
         """Wait until all processes are there."""

@@ -70,6 +70,11 @@ class Mesh(Place):
         axes = "" if list(self.axes) == [PLAIN_AXIS] else f", {self.axes}"
         return f"Mesh({self.devices}{axes})"
 
+    @property
+    def is_of_processes(self) -> bool:
+        """Whether its devices belong to several processes, each of which has one."""
+        return "@" in self.devices[0]
+
     def members(self) -> tuple[Place, ...]:
         """The devices, each by itself, in their order."""
         return tuple(map(Place, self.devices))

@@ -33,6 +33,7 @@ from impl.fusion import (
     touches,
 )
 from impl.memory.takeovers import Takeovers, Temporary, find_takeovers
+from impl.multi import Mesh
 from impl.ordering import Peaks, Uses, linearize, overlapped
 from impl.placement import place_writes
 from impl.places import Place
@@ -106,10 +107,19 @@ def put_in_order(draft: Draft) -> Draft:
     order = linearize(len(draft.groups), draft.waits, uses, seed)
     if "copy" in draft.lanes and seed is None:
         transfers = {number for number, lane in enumerate(draft.lanes) if lane == "copy"}
-        order = overlapped(order, {(d.before, d.after) for d in draft.waits},
-                           [_seconds(*touched) for touched in draft.accesses], transfers, uses)
+        seconds = [_seconds(*touched) for touched in draft.accesses]
+        for number in transfers:
+            mesh = draft.groups[number].device
+            if isinstance(mesh, Mesh) and mesh.is_of_processes:  # r[impl ordering.waiting.late]
+                seconds[number] = _AWAITED
+        order = overlapped(order, {(d.before, d.after) for d in draft.waits}, seconds, transfers,
+                           uses)
     draft.order = order
     return draft
+
+
+#: Between processes nothing is sent before somebody waits for it: longer than all kernels.
+_AWAITED = 1e3
 
 
 def _seconds(reads: Sequence[Touch], writes: Sequence[Touch]) -> float:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from conformance.trace import verifies
 from conformance.ways.__main__ import FURTHEST
 from conformance.ways.programs import SIZES, WAYS
 from impl import Tensor, distributed
+from impl.cpu import machine
 from impl.errors import ArgumentError
 
 needs_mpi = pytest.mark.skipif(
@@ -155,8 +157,8 @@ def test_plans_are_compared_when_asked_for(tmp_path: Path) -> None:
 
 TOGETHER = """
 from impl.distributed.engine import Ranks
-calls, summed, notes, met = [], Ranks.begin_sum, [], Ranks.met
-Ranks.begin_sum = lambda self, *given: (calls.append(1), summed(self, *given))[1]
+calls, summed, notes, met = [], Ranks.sum, [], Ranks.met
+Ranks.sum = lambda self, *given: (calls.append(1), summed(self, *given))[1]
 Ranks.met = lambda self, what: (notes.append(what), met(self, what))
 random = np.random.default_rng(0)
 arrays = [random.standard_normal((3, n)).astype(np.float32) for n in (1, 4, 2, 6000, 3, 5)]
@@ -169,18 +171,26 @@ def gradients(place_w, place_x):
     notes.clear()
     Tensor.realize(*found)
     made.append((len(calls), len(notes)))
-    return [one.numpy() for one in found]
+    values = [one.numpy() for one in found]
+    calls.clear()
+    notes.clear()
+    loss = sum((x @ w).tanh().sum() for w in ws)
+    Tensor.realize(*(w.assign(w.detach() - g) for w, g in zip(ws, loss.gradient(*ws))))
+    made.append((len(calls), len(notes)))
+    return values + [w.numpy() for w in ws]
 made = []
 one = gradients(lambda w: w, lambda x: x)
 several = gradients(lambda w: w.shard(mesh), lambda x: x.shard(mesh, data=0))
 for a, b in zip(one, several, strict=True):
-    np.testing.assert_allclose(a, b, rtol=1e-5)
-assert made == [(0, 0), (2, 1)], made  # all that is small, and one that is large
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+# All that is small, and one that is large; and nothing waits before it has to.
+assert made == [(0, 0)] * 2 + [(2, 1)] * 2, made
 """
 
 
 @needs_mpi
-@verifies("distributed.together.once+2")
+@verifies("distributed.together.once+3")
+@verifies("ordering.waiting.late")
 def test_gradients_are_sent_in_one_call(tmp_path: Path) -> None:
     started(2, TOGETHER, tmp_path)
 
@@ -213,6 +223,19 @@ def test_each_way_is_as_on_one_device_and_sends_what_it_needs(tmp_path: Path) ->
     for each in found:
         theory = WAYS[each["way"]].sends(SIZES["tiny"])
         assert each["error"] <= FURTHEST and theory <= each["sent"] <= 1.01 * theory, each
+
+
+@verifies("distributed.processors.shared")
+@pytest.mark.parametrize(("bound", "shares"), [(8, {"1": 8, "4": 2, "5": 1, "20": 1}),
+                                               (2, {"1": 2, "4": 2})])
+def test_processes_share_the_processors_of_a_machine(
+        bound: int, shares: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight, to all or two of which a process is bound."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(bound)), raising=False)
+    for together, share in shares.items():
+        monkeypatch.setenv("MPI_LOCALNRANKS", together)
+        assert machine.processors.__wrapped__() == share
 
 
 WRONG_SIZE = """
