@@ -8,6 +8,7 @@
     python -m conformance.bench devices
     python -m conformance.bench memory --csv FOLDER
     python -m conformance.bench ranks --against torch
+    python -m conformance.bench checkpoint --layers 8
 """
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ COMMANDS = {
     "devices": "what planning costs on meshes",
     "memory": "how tight memory is planned, on problems from files",
     "ranks": "data parallel training by one and by two processes, here and in PyTorch",
+    "checkpoint": "a training step of a GPT in half the memory, and what it costs",
     "table": "print the table of a result",
     "accuracy": "how far functions are from the real results",
     "record": "note the figures that the tests hold",

@@ -37,3 +37,22 @@ def test_a_method_that_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         for operator in operators(["sinh"]):
             run(operator, 3, report)
     assert report.share() < 1 and "gradients differ" in str(report.failed["sinh"])
+
+
+def test_second_derivatives_of_some_operators_are_those_of_torch(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    from conformance.peers.samples import operators
+    from conformance.peers.slopes import judge
+
+    rows = {operator.name: judge(operator, 1) for operator in operators(
+        ["sinh", "nn.functional.glu", "linalg.qr", "cumprod"])}
+    assert len(rows) == 4
+    for row in rows.values():
+        assert row is not None and row.samples == 1 and not row.failed, str(row)
+        assert row.torch == row.differences == [1, 1]
+    # the first derivative is right, and has none itself
+    monkeypatch.setattr(Tensor, "sinh", lambda x: (
+        x.cosh().detach() * (x - x.detach()) + x.detach().exp() / 2 - (-x).detach().exp() / 2))
+    operator, = operators(["sinh"])
+    row = judge(operator, 1)
+    assert row is not None and row.torch == [1, 0] and "order 2" in row.failed[0]

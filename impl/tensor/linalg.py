@@ -302,6 +302,9 @@ class Linalg(Losses):
         rows, columns = self.shape[-2:]
         if mode == "r":
             return QR(self._host(np.zeros((0,))), self._computed("qr", _qr, mode, square=False)[1])
+        if 0 < rows < columns:  # the first columns have the same Q
+            q, r = self[..., :rows].qr()
+            return QR(q, r.cat(q.mT @ self[..., rows:], dim=-1))
         parts = self._computed("qr", _qr, "complete" if mode == "complete" else "reduced",
                                square=False)
         if len(parts) == 2:
@@ -455,14 +458,19 @@ class Linalg(Losses):
         """
         x = self._variable()
         p, *parts = self._computed("lu", _lu, pivot, square=False)
-        if len(parts) == 2:
-            return p, *following([x], parts, _unknown)
+        least = min(self.shape[-2:])
 
         def change(_: Sequence[Any], changes: Sequence[Any], y: Sequence[Any]) -> list[Any]:
             (d,), (low, up, before, behind) = changes, y
-            inner = before @ p.mT @ d @ behind
+            moved = p.mT @ d
+            inner = before @ moved[..., :least, :least] @ behind
             strict, upper = inner.tril(-1), inner.triu()
-            return [low @ strict, upper @ up, -(strict @ before), -(behind @ upper)]
+            change_of_low, change_of_up = low[..., :least, :] @ strict, upper @ up[..., :least]
+            # What is beside the square, or below it, is what solves P @ L @ U = x there.
+            beside = before @ (moved[..., :least, least:] - change_of_low @ up[..., least:])
+            below = (moved[..., least:, :least] - low[..., least:, :] @ change_of_up) @ behind
+            return [change_of_low.cat(below, dim=-2), change_of_up.cat(beside, dim=-1),
+                    -(strict @ before), -(behind @ upper)]
         return p, *following([x], parts, change)[:2]
 
 
@@ -556,13 +564,13 @@ def _svd(array: np.ndarray, full_matrices: bool) -> list[np.ndarray]:
 
 
 def _lu(array: np.ndarray, pivot: bool) -> list[np.ndarray]:
-    """Three parts, and the inverses of the triangles of square matrices."""
+    """Three parts, and the inverses of the squares of both triangles."""
     flat = array.reshape(-1, *array.shape[-2:])
     parts = [_lu_of_one(one, pivot) for one in flat]
     p, low, up = (np.stack([one[k] for one in parts]).reshape(
         *array.shape[:-2], *parts[0][k].shape) for k in range(3))
-    square = array.shape[-1] == array.shape[-2]
-    return [p, low, up, *(map(_inverse_or_nan, (low, up)) if square else ())]
+    least = min(array.shape[-2:])
+    return [p, low, up, *(_inverse_or_nan(one[..., :least, :least]) for one in (low, up))]
 
 
 def _lu_of_one(matrix: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

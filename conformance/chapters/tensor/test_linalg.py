@@ -220,3 +220,23 @@ def test_in_loops_and_with_gradients() -> None:
         stiff = np.array([[1, 1], [1, 1 + 1e-6]], np.float32)
         found = func.vmap(lambda m: m.det())(Tensor(stiff[None])).item()
         assert np.isclose(found, np.linalg.det(stiff.astype(np.float64)), 1e-4)
+
+
+@verifies("tensor.linalg.slope+2")
+@pytest.mark.parametrize("method", [
+    lambda x: x.qr().Q @ x.qr().R.square(), lambda x: x.lu()[1] @ x.lu()[2].square()])
+def test_slopes_of_wide_and_tall_matrices(method: Callable[[Tensor], Tensor]) -> None:
+    for shape in ((2, 4), (4, 2)):
+        x, way = random.standard_normal(shape), random.standard_normal(shape)
+        with Context(DEVICE="REFERENCE"):
+            along = exact(way)
+
+            def change(y: Tensor, along: Tensor = along) -> Tensor:
+                return func.jvp(lambda z: method(z).sin().sum(), (y,), (along,))[1]
+
+            there, back = (exact(x + step * way) for step in (1e-5, -1e-5))
+            slope = (method(there).sin().sum() - method(back).sin().sum()).item() / 2e-5
+            assert np.isclose(change(exact(x)).item(), slope, 1e-5)
+            curve = (change(there) - change(back)).item() / 2e-5
+            found = (func.grad(change)(exact(x)) * along).sum().item()
+            assert np.isclose(found, curve, 1e-4)
