@@ -95,8 +95,9 @@ def main(options: Namespace) -> int:
     found = [[timed(step, weights) for step in steps] for _ in range(options.rounds)]
     first, second = (statistics.median(one[i][0] for one in found) for i in range(2))
     ratios = sorted(two[0] / one[0] for one, two in found)
+    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
     print(f"{1e3 * first:.1f} and {1e3 * second:.1f} ms of processor time a step, in turns, "
-          f"medians of {options.rounds}: {statistics.median(ratios):.2f} times as long (half of the turns "
-          f"between {ratios[len(ratios) // 4]:.2f} and {ratios[-1 - len(ratios) // 4]:.2f}), "
+          f"medians of {options.rounds}: {statistics.median(ratios):.2f} times as long (half of "
+          f"the turns between {low:.2f} and {high:.2f}), "
           f"{found[0][1][1] / found[0][0][1]:.2f} times the operations")
     return int(statistics.median(ratios) > MOST)
