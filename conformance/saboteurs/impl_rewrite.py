@@ -118,6 +118,14 @@ class ReciprocalsOfAnything(Edit):
     old, new = "if mantissa != 0.5 or not -14", "if not mantissa or not -14"
 
 
+class NumbersAreComparedAsTheyWere(Edit):
+    rule = "rewrite.simplify.exact"
+    description = "a number that is only about the float that was made of it is compared itself"
+    file = "impl/rewrite/folding.py"
+    old = "    if not holds_all(y.dtype, x.dtype):\n        return None\n    first"
+    new = "    first"
+
+
 class ProductsNeverWrapAround(Edit):
     rule = "rewrite.simplify.exact"
     description = "x*4 // 4 is taken for x where the product does not fit into its type"

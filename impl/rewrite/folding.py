@@ -165,3 +165,19 @@ def double_cast(node: UOp, inner: UOp, x: UOp) -> UOp | None:
             x.dtype in INTEGERS and inner.dtype in INTEGERS and fits(inner.dtype, *bounds(x))):
         return None
     return x if node.dtype is x.dtype else UOp(Ops.CAST, node.dtype, (x,))
+
+
+def compare_whole(node: UOp, y: UOp, x: UOp, c: UOp) -> UOp | None:
+    """A float that is the whole number x, compared with a number: x itself is compared."""
+    if not holds_all(y.dtype, x.dtype):
+        return None
+    first, number = node.src[0] is y, c.arg
+    if math.isfinite(number) and number != math.trunc(number):
+        # Between two whole numbers: the one of them that keeps the answer; equal to none.
+        number = math.nan if node.op in (Ops.CMPEQ, Ops.CMPNE) else \
+            math.ceil(number) if (node.op is Ops.CMPLT) is first else math.floor(number)
+    if math.isfinite(number) and fits(x.dtype, int(number), int(number)):
+        whole = UOp.const(x.dtype, int(number))
+        return UOp(node.op, dtypes.bool, (x, whole) if first else (whole, x))
+    compared = _COMPARISON[node.op]  # and 0 stands for each whole number of the type
+    return TRUE if (compared(0, number) if first else compared(number, 0)) else FALSE

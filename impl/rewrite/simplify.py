@@ -16,6 +16,7 @@ from impl.rewrite.folding import (
     INTEGERS,
     NEUTRAL,
     WHOLE,
+    compare_whole,
     double_cast,
     fits,
     fold_binary,
@@ -96,6 +97,8 @@ _bool_x = UPat.var("x", dtypes.bool)
 _a, _b, _c = UPat.cvar("a"), UPat.cvar("b"), UPat.cvar("c")
 _0, _1, _TRUE, _FALSE = map(UPat.const, (0, 1, True, False))
 _SIGNED = INTEGERS | FLOATS
+_number = UPat(Ops.CAST, FLOATS, (_integer_x,), name="y")
+_COMPARISONS = [Ops(op) for op in sorted(COMPARISONS)]
 
 
 def _pat(ops: Ops | list[Ops], *src: UPat, dtype: object = None, name: str = "node") -> UPat:
@@ -155,7 +158,7 @@ ALGEBRA = _list(
      _alu(Ops.MUL, UPat.alu(Ops.MUL, _integer_x, _a), _b), _together),
     # whole numbers whose bounds are known
     ("x < y, decided", "the bounds of both sides say how a comparison comes out",
-     _pat([Ops(op) for op in sorted(COMPARISONS)], _integer_x, _integer_y), _decided),
+     _pat(_COMPARISONS, _integer_x, _integer_y), _decided),
     ("max(x, y), decided", "one side is never the smaller one",
      _pat(Ops.MAXIMUM, _integer_x, _integer_y), _greater),
     ("min(x, y), decided", "one side is never the greater one",
@@ -176,6 +179,12 @@ ALGEBRA = _list(
      lambda x: FALSE),
     ("x < x", "nothing is less than itself, a NaN neither", _pat(Ops.CMPLT, _x, _x),
      lambda x: FALSE),
+    ("float(n) == float(n)", "no whole number becomes a NaN",
+     _pat([Ops.CMPEQ, Ops.CMPLE], _number, UPat.var("y")), lambda: TRUE),
+    ("float(n) != float(n)", "no whole number becomes a NaN",
+     _pat(Ops.CMPNE, _number, UPat.var("y")), lambda: FALSE),
+    ("float(n) < c", "what holds each whole number of a type orders them as they are",
+     UPat(_COMPARISONS, src=[_number, _c], name="node"), compare_whole),
     ("b == true", "a condition is what it says", _alu(Ops.CMPEQ, _bool_x, _TRUE), lambda x: x),
     ("b != false", "a condition is what it says", _alu(Ops.CMPNE, _bool_x, _FALSE), lambda x: x),
     ("not not b", "a condition denied twice holds", UPat([Ops.CMPNE, Ops.XOR], src=[
@@ -202,6 +211,9 @@ ALGEBRA = _list(
     ("where(c, x, where(c, y, z))", "where the condition fails, it fails inside too",
      _pat(Ops.WHERE, _condition, _x, UPat(Ops.WHERE, src=(_condition, UPat(), _z))),
      lambda node, c, x, z: node.replace(src=(c, x, z))),
+    ("where(x <= c, c, x)", "that is the greater one of two whole numbers",
+     _pat(Ops.WHERE, UPat([Ops.CMPLT, Ops.CMPLE], src=(_integer_x, _c)), _c, _x),
+     lambda x, c: UOp(Ops.MAXIMUM, x.dtype, (x, c))),
     ("cast to the same type", "nothing is converted",
      _pat(Ops.CAST, _x), lambda node, x: x if node.dtype is x.dtype else None),
     ("double cast", "the first conversion loses nothing, so that the second may begin before it",

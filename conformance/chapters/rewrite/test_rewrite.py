@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.trace import verifies
+from impl import Tensor
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range, note_origin
@@ -441,10 +442,24 @@ def test_what_simplify_does() -> None:
 
 
 @verifies("rewrite.simplify.exact")
+@pytest.mark.parametrize("target, via, goes", [
+    (dtypes.int32, dtypes.float64, True), (dtypes.int16, dtypes.float32, True),
+    (dtypes.int32, dtypes.float32, False), (dtypes.uint64, dtypes.float64, False)])
+def test_whole_numbers_that_were_floats_in_between(target: DType, via: DType, goes: bool) -> None:
+    """A device without that type of floats can run what does not need it."""
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(np.array([0, 5, 100], target.numpy)).realize()
+        item, = x.cast(via).cast(target).schedule()
+    assert any(node.dtype is via for node in item.ast.toposort()) is not goes
+
+
+@verifies("rewrite.simplify.exact")
 def test_what_simplify_leaves_alone() -> None:
     f = leaf(dtypes.float32, 0)
     zero = UOp.const(dtypes.float32, 0.0)
-    for graph in (alu(Ops.ADD, f, zero), alu(Ops.MUL, f, zero), alu(Ops.SUB, f, f),
+    about = UOp(Ops.CAST, dtypes.float32, (leaf(dtypes.int32, 1),))
+    for graph in (UOp(Ops.CMPLT, dtypes.bool, (about, UOp.const(dtypes.float32, 2.0 ** 24 + 2))),
+                  alu(Ops.ADD, f, zero), alu(Ops.MUL, f, zero), alu(Ops.SUB, f, f),
                   UOp(Ops.CMPEQ, dtypes.bool, (f, f)), alu(Ops.DIV, f, f),
                   UOp(Ops.CAST, dtypes.int32, (UOp.const(dtypes.float32, np.inf),)),
                   UOp(Ops.CAST, dtypes.float32, (UOp(Ops.CAST, dtypes.float16, (f,)),)),

@@ -40,9 +40,9 @@ def alu(op: Ops, *sources: UOp, dtype: DType | None = None) -> UOp:
     return UOp(op, dtype or sources[0].dtype, sources)
 
 
-def both(op: Ops, x: UOp, y: UOp) -> Graphs:
-    yield alu(op, x, y)
-    yield alu(op, y, x)
+def both(op: Ops, x: UOp, y: UOp, dtype: DType | None = None) -> Graphs:
+    yield alu(op, x, y, dtype=dtype)
+    yield alu(op, y, x, dtype=dtype)
 
 
 def with_number(op: Ops, value: float, types: tuple[DType, ...], swapped: bool = False) -> Graphs:
@@ -154,6 +154,27 @@ def casts() -> Graphs:
     yield alu(Ops.CAST, counted(100), dtype=dtypes.int32)
 
 
+def of_float_numbers(*ops: Ops) -> Graphs:
+    for dtype, op in itertools.product(SMALL, ops):
+        y = alu(Ops.CAST, leaf(dtype, 0), dtype=dtypes.float16)
+        yield alu(op, y, y, dtype=dtypes.bool)
+
+
+def compared_with_numbers() -> Graphs:
+    values = (-np.inf, -129.0, -128.5, -128.0, -0.5, -0.0, 7.0, 7.25, 127.0, 255.5, 256.0,
+              np.inf, np.nan)
+    for op, dtype, value in itertools.product(
+            (Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE), SMALL, values):
+        y = alu(Ops.CAST, leaf(dtype, 0), dtype=dtypes.float32)
+        yield from both(op, y, number(dtypes.float32, value), dtypes.bool)
+
+
+def limited() -> Graphs:
+    for op, dtype, value in itertools.product((Ops.CMPLT, Ops.CMPLE), SMALL, (0, 5, 127)):
+        x, c = leaf(dtype, 0), number(dtype, value)
+        yield where(alu(op, x, c, dtype=dtypes.bool), c, x)
+
+
 _INT8_FLOATS = (dtypes.int8, *FLOATS)
 #: Rule of the algebra -> graphs to which it applies, over leaves of which all values are tried.
 EXAMPLES: dict[str, Callable[[], Graphs]] = {
@@ -190,6 +211,9 @@ EXAMPLES: dict[str, Callable[[], Graphs]] = {
     "x == x": lambda: with_itself((Ops.CMPEQ, Ops.CMPLE), (*SMALL, dtypes.bool), dtypes.bool),
     "x != x": lambda: with_itself((Ops.CMPNE,), (*SMALL, dtypes.bool), dtypes.bool),
     "x < x": lambda: with_itself((Ops.CMPLT,), (*SMALL, *FLOATS), dtypes.bool),
+    "float(n) == float(n)": lambda: of_float_numbers(Ops.CMPEQ, Ops.CMPLE),
+    "float(n) != float(n)": lambda: of_float_numbers(Ops.CMPNE),
+    "float(n) < c": compared_with_numbers,
     "b == true": lambda: with_number(Ops.CMPEQ, True, (dtypes.bool,), True),
     "b != false": lambda: with_number(Ops.CMPNE, False, (dtypes.bool,), True),
     "not not b": denied,
@@ -206,6 +230,7 @@ EXAMPLES: dict[str, Callable[[], Graphs]] = {
     "where(c, true, false)": lambda: iter([where(leaf(dtypes.bool, 2), TRUE, FALSE)]),
     "where(c, where(c, x, y), z)": lambda: choices(lambda c, x, y: where(c, where(c, x, y), y)),
     "where(c, x, where(c, y, z))": lambda: choices(lambda c, x, y: where(c, x, where(c, x, y))),
+    "where(x <= c, c, x)": limited,
     "cast to the same type": lambda: (alu(Ops.CAST, leaf(dtype, 0)) for dtype in _INT8_FLOATS),
     "double cast": casts,
     "bitcast to the same type": lambda: (alu(Ops.BITCAST, leaf(dtype, 0))
