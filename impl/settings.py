@@ -68,6 +68,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
         ("BROADCAST", "broadcast", "naive, ring, tree or all-to-all"))),
     Setting("DISTRIBUTED_SECONDS", 60, "how long a process waits for the others of its job",
             minimum=1, maximum=86400),
+    Setting("NCCL", 1, "0: GPUs of NVIDIA send each other something without NCCL, as others do",
+            maximum=1),
     Setting("OVERLAP", 1, "whether devices of a mesh compute while they send each other something: "
             "0 never, 1 where it pays, 2 wherever it can be", plan=True, maximum=2),
     Setting("REMATERIALIZE", 1, "0: nothing is computed twice to save memory", plan=True,

@@ -85,6 +85,7 @@ class Mock:
 def load() -> Mock:
     """The mock, as this process's libcuda.so.1: whoever asks for that name gets it."""
     os.environ.setdefault("EMULATION_FOLDER", str(building.folder()))
+    os.environ.setdefault("NCCL", "0")  # a real one would look for real GPUs
     return Mock(building.driver(SANITIZED in os.environ))
 
 

@@ -556,3 +556,11 @@ class RefusedWithoutAKernel(Edit):
     first = "test_a_text_that_is_refused_says_of_which_kernel"
     file = "impl/webgpu/__init__.py"
     old, new = 'f"{self.name} refused {name}: {error}"', 'f"{self.name}: {error}"'
+
+
+class SendsTheSamePieceToAll(Edit):
+    rule = "collectives.nccl.calls"
+    description = "in an all-to-all over NCCL each GPU sends its first piece to everybody"
+    file = "impl/collectives/nccl.py"
+    old = 'call("ncclSend", source + other * part, part, _BYTES, other)'
+    new = 'call("ncclSend", source, part, _BYTES, other)'

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from impl.collectives import nccl
 from impl.collectives.running import Peers, Phase
 from impl.collectives.steps import moves_told
 from impl.device import Device, DeviceBackend, Launch, Memory, Program, Table
@@ -155,6 +156,7 @@ class MeshDevice(DeviceBackend):
         super().__init__(mesh)
         self.mesh = mesh
         self.numbers, self.members = self._present()
+        self.cliques: dict[tuple[int, ...], nccl.Clique] = {}
         self.maximum_arguments = min(member.maximum_arguments for member in self.members)
         self.local_bytes = min(member.local_bytes for member in self.members)
         # Lanes are threads of this process, on memory that all of them can see. Of a mesh of
@@ -218,11 +220,25 @@ class MeshDevice(DeviceBackend):
     def exchange(self, transfer: Transfer, target: Memory, source: Memory, nbytes: int,
                  dtype: DType) -> None:
         """Carry out a collective within each group; `nbytes` are those of a device's piece."""
+        found = nccl.usable(self.members)
+        if found is not None and nccl.Clique.can(transfer, dtype):
+            for group in self.mesh.groups(transfer.axis):
+                self.clique(found, tuple(group)).exchange(
+                    transfer, {rank: target.members[i] for rank, i in enumerate(group)},
+                    {rank: source.members[i] for rank, i in enumerate(group)}, nbytes, dtype)
+            return
         for _, phases in self.exchanges(transfer, target, source, nbytes, dtype):
             for phase in phases:
                 for actions in phase:
                     for action in actions:
                         action()
+
+    def clique(self, found: nccl.Library, group: tuple[int, ...]) -> nccl.Clique:
+        """NCCL's communicators of a group, made once."""
+        known = self.cliques.get(group)
+        if known is None:
+            known = self.cliques[group] = nccl.new_clique(found, [self.members[i] for i in group])
+        return known
 
     @property
     def is_whole(self) -> bool:
@@ -252,6 +268,8 @@ class MeshDevice(DeviceBackend):
 
     def sends(self, transfer: Transfer, nbytes: int, dtype: DType) -> dict[str, Any]:
         """What each device does in a collective, as plain data; bytes as in `exchange`."""
+        if nccl.usable(self.members) and nccl.Clique.can(transfer, dtype):
+            return self.called(transfer, nbytes)
         # r[impl collectives.rounds.matched, collectives.rounds.complete]
         pieces = transfer.count if transfer.kind == "all-to-all" else 1
         peers, size = Peers(self.members[:1] * transfer.count, dtype), nbytes // dtype.itemsize
