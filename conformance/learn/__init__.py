@@ -16,8 +16,10 @@ import argparse
 import ast
 import importlib.util
 import json
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -30,6 +32,7 @@ from conformance.learn.lessons import LESSONS
 from conformance.trace import ROOT, chapter_tests
 
 LONGEST = 160  # characters of a line of a test's message
+LIMIT = 60.0  # seconds of computing that the search for counterexamples may take
 
 
 class Overlay(MetaPathFinder, Loader):
@@ -190,11 +193,30 @@ def check(slug: str, mine: Path) -> int:
 
 
 def _counterexamples(slug: str) -> list[Counterexample]:
+    with _limited(LIMIT):
+        try:
+            module = import_module(module_name(slug))
+        except Exception as error:  # any: it is the reader's own code
+            return [Counterexample("raised", f"your file raised {type(error).__name__}: {error}")]
+        return list(LESSONS[slug].counterexamples(module))
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """What never ends raises a TimeoutError where it is, on systems that have such a clock."""
+    def late(number: int, frame: object) -> None:
+        raise TimeoutError(f"it was not done after {seconds:g} seconds of computing")
+
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
-        module = import_module(module_name(slug))
-    except Exception as error:  # any: it is the reader's own code
-        return [Counterexample("raised", f"your file raised {type(error).__name__}: {error}")]
-    return list(LESSONS[slug].counterexamples(module))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _tested(slug: str) -> list[str]:
