@@ -30,6 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.impl == DEFAULT and not config.option.impl_cmd:
         from conformance.adapters.checked import watch  # only here: others have no `impl`
         watch()
+    if getattr(config.option, "dist", "") == "load":  # `-n auto`
+        config.option.dist = "worksteal"  # a module's tests, with its fixtures, in one process
     _draw_the_same_examples()
     _keep_bytecode(config)
 

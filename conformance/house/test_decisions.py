@@ -5,6 +5,7 @@ Who has to wait and how long a value is needed: conformance/chapters/dependencie
 from __future__ import annotations
 
 import ast
+import functools
 
 import pytest
 
@@ -20,6 +21,7 @@ DECISIONS = {"what a copy is": ("impl/places.py", "UOp(Ops.COPY"),
              "what a call makes": ("impl/realize/prepared.py", "backend.allocate(")}
 
 
+@functools.cache
 def written(path: str) -> set[str]:
     """The calls and the functions of a module, as they are written there."""
     found = set()

@@ -2,14 +2,18 @@
 
 The tests that cite the rule of a saboteur are run by pytest, in this process, while the mistake is
 in place. One of them has to fail. With names of saboteurs: those only, and what their tests print.
+
+`killers.json` says which it was the last time: that test is tried first, and all others where it
+does not find the mistake any more. `--renew` looks at all tests again and writes the file.
 """
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -17,10 +21,11 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from conformance.saboteurs.impl_patches import ImplPatch, all_patches
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, full_name
 from conformance.trace import ROOT, load
 
 #: What a saboteur raises that does not fit the code any more. Nobody has found its mistake. (The
@@ -31,17 +36,25 @@ _ALONE = ["--rootdir", str(ROOT), "-pno:cacheprovider", "-pno:xdist", "-pno:faul
           "-pno:terminal", "-pno:unraisableexception", "-pno:threadexception", "-pno:warnings"]
 
 
+#: To pytest: plugins that are installed and not named are not looked for, which takes long.
+_NO_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+#: By the full name of a saboteur, the test that found it, where others were tried in vain.
+KILLERS = Path(__file__).with_name("killers.json")
+
+
 @dataclass
 class Search:
     """A pytest plugin that remembers the first test that fails, and what the others did."""
 
     killer: str = ""
+    test: str = ""  # the same with its file, as pytest names it
     misfit: str = ""
     passed: int = 0
     skipped: list[str] = field(default_factory=list)
 
     def pytest_configure(self, config: Any) -> None:
         config.option.tbstyle = "no"  # which nobody would see
+        os.environ.pop(_NO_PLUGINS, None)  # of this run, and not of those that tests start
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
         wrong = call.excinfo
@@ -52,7 +65,14 @@ class Search:
         elif wrong.type in MISFITS:
             self.misfit = f"{item.name}: {wrong.value}"
         elif wrong.typename != "Exit":
-            self.killer = self.killer or item.name
+            self.killer, self.test = self.killer or item.name, self.test or item.nodeid
+
+
+@cache
+def _killers() -> dict[str, str]:
+    """The test that found each saboteur when that was last looked for."""
+    found: dict[str, str] = json.loads(KILLERS.read_text(encoding="utf-8"))
+    return found
 
 
 @cache
@@ -84,10 +104,27 @@ def search(saboteur: ImplPatch, tests: Sequence[str] = (), *, quiet: bool = True
     Raises:
         TypeError, AttributeError, NameError: the saboteur does not fit the code any more.
     """
-    found, tests = Search(), tests or tests_of(saboteur)
+    tests = tests or tests_of(saboteur)
     _know(tests)
+    known = str(ROOT / _killers().get(full_name(saboteur), ""))
+    if known.partition("[")[0] in tests:
+        with suppress(RuntimeError, TypeError):  # the test has another name, or does not fit
+            if (found := _tried(saboteur, [known], quiet)).killer:
+                return found
+    return _tried(saboteur, tests, quiet)
+
+
+def _tried(saboteur: ImplPatch, tests: Sequence[str], quiet: bool) -> Search:
+    """What comes of some tests while the mistake is made, until one fails.
+
+    Raises:
+        RuntimeError: there are no such tests.
+        TypeError, AttributeError, NameError: the saboteur does not fit the code any more.
+    """
+    found = Search()
     try:
-        with saboteur.installed(), _silence(quiet):
+        with saboteur.installed(), _silence(quiet), \
+                mock.patch.dict(os.environ, {_NO_PLUGINS: "1"}):
             status = pytest.main(["-x", "-s", *_ALONE, *tests], plugins=[found])
     finally:
         _let_go()
@@ -173,17 +210,27 @@ def _silence(quiet: bool) -> Iterator[None]:
         os.close(nowhere)
 
 
-def main(names: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> int:
     """Print a line for each saboteur. The status is 1 if one of them lives."""
-    alive = 0
+    names, alive = [word for word in words if word != "--renew"], 0
+    killers, renewing = dict(_killers()), len(names) < len(words)
+    if renewing:
+        _killers().clear()
     for saboteur in all_patches():
         if names and type(saboteur).__name__ not in names:
             continue
-        found = search(saboteur, quiet=not names)
+        found = search(saboteur, quiet=renewing or not names)
         alive += not found.killer and not found.skipped
+        killers.pop(full_name(saboteur), None)
+        if found.killer and found.passed:
+            killers[full_name(saboteur)] = found.test
         verdict = f"killed by {found.killer}" if found.killer else \
             f"its tests are skipped here, {found.skipped[0]}" if found.skipped else "ALIVE"
         print(f"{saboteur.rule:<36}{type(saboteur).__name__:<30}{verdict}", flush=True)
+    if renewing:
+        there = {full_name(each) for each in all_patches()}
+        kept = {name: test for name, test in sorted(killers.items()) if name in there}
+        KILLERS.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     return 1 if alive else 0
 
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from conformance.saboteurs import impl_patches
+from conformance.saboteurs import finding, impl_patches
 from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.finding import search, search_apart
-from conformance.saboteurs.impl_patches import ImplPatch, all_patches
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, full_name
 
 
 @pytest.mark.parametrize("saboteur", all_patches(), ids=lambda each: type(each).__name__)
@@ -49,6 +49,17 @@ class _Harmless(ImplPatch):
 def test_what_changes_nothing_is_not_found() -> None:
     found = search(_Harmless())
     assert not found.killer and found.passed
+
+
+def test_what_found_it_the_last_time_is_tried_first_and_then_all_others(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    saboteur = next(each for each in all_patches() if type(each).__name__ == "AliasesForgotten")
+    found = finding._tried(saboteur, finding.tests_of(saboteur), True)
+    assert found.killer and found.passed
+    for known, passed in ((found.test, 0), (f"{found.test}-renamed", found.passed)):
+        monkeypatch.setattr(finding, "_killers", lambda known=known: {full_name(saboteur): known})
+        again = search(saboteur)
+        assert (again.killer, again.passed) == (found.killer, passed)
 
 
 class _BeginsElsewhere(_Harmless):
