@@ -6,6 +6,7 @@ Chapter: spec/export.md.
     artefact    ports, memory and kernels in order: what a call is, as data
     sizes       whether it is right for all values of variables
     texts       what all targets write alike
+    javascript  a module
     c           a source file, a header, and a file of weights
 
 Needs: a function, and arguments that stand for all others of their shapes. Guarantees: the artefact
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from impl.errors import ExportError, ReplayError
 from impl.export import names
 from impl.export.artefact import Artefact, ArtefactLayout
 from impl.export.c import CText, weights_of
+from impl.export.javascript import ARGUMENTS, LIMITS, JavaScriptText, WebGPUText
 from impl.export.sizes import other_values, with_values
 from impl.realize import environment
 from impl.replay import TinyJit
@@ -30,7 +33,7 @@ from impl.replay.once import Observation, observe
 from impl.schedule import plan_for
 
 #: At multiples of how many bytes temporaries begin.
-_ALIGNMENTS = {"c": 64, "json": 64}
+_ALIGNMENTS = {"c": 64, "js": 64, "webgpu": 256, "json": 64}
 
 
 def export(function: Callable[..., Any], args: Sequence[Any], folder: str | os.PathLike[str],
@@ -43,7 +46,8 @@ def export(function: Callable[..., Any], args: Sequence[Any], folder: str | os.P
 
     Args:
         folder: where the files are written; it is made if it is not there.
-        target: "c" for a source file and a header; "json" for the document alone.
+        target: "c" for a source file and a header, "js" for a module of JavaScript that needs no
+            GPU, "webgpu" for one that runs its kernels by WebGPU, "json" for the document alone.
         name: what files and functions are called; else as the function.
         weights: "file" for a safetensors file that the program loads, "array" for states in the
             source.
@@ -68,6 +72,9 @@ def export(function: Callable[..., Any], args: Sequence[Any], folder: str | os.P
     if target == "c":
         text = CText(made, weights == "array")
         files[f"{called}.c"], files[f"{called}.h"] = text.source(), text.header()
+    elif target in ("js", "webgpu"):
+        module = JavaScriptText(made) if target == "js" else WebGPUText(made)
+        files[f"{called}.mjs"] = module.source()
     if made.states and weights == "file" and target != "json":
         files[f"{called}.safetensors"] = weights_of(made)
     files[f"{called}.json"] = json.dumps(made.described(), default=str, indent=1)
@@ -87,7 +94,14 @@ def artefact_of(function: TinyJit[..., Any], args: Sequence[Any], kwargs: dict[s
         ExportError: it needs Python.
     """
     def planner(effects: Any) -> Any:
-        plan, _, _ = plan_for(effects, environment(effects))
+        circumstances = environment(effects)
+        if target == "webgpu":  # r[impl export.gpu.values]: kernels of fewer arguments
+            limits = circumstances.limits
+            circumstances = replace(
+                circumstances, device_key=f"{circumstances.device_key} for a page",
+                limits=replace(limits, arguments=min(limits.arguments, ARGUMENTS),
+                               local_bytes=min(limits.local_bytes, LIMITS.local_memory // 2)))
+        plan, _, _ = plan_for(effects, circumstances)
         return plan
 
     found = _observed(function, name, args, kwargs, planner)

@@ -69,6 +69,7 @@ class KernelCall:
 
     ast: UOp
     spots: tuple[Spot, ...]
+    nbytes: tuple[int, ...]  # that each of them has at most
     values: tuple[tuple[str, int], ...]
 
 
@@ -302,9 +303,16 @@ class ArtefactLayout:
 
         made = self.artefact
         made.arena = planned.planned
-        made.calls = [KernelCall(ast, tuple(map(spot, touched)), tuple(values))
-                      for ast, touched, values in self.calls]
+        made.calls = [KernelCall(ast, tuple(map(spot, touched)), tuple(map(self._size, touched)),
+                                 tuple(values)) for ast, touched, values in self.calls]
         made.copies = self._in_parallel([(spot(s), t, nbytes) for s, t, nbytes in rest])
+
+    def _size(self, where: _Where) -> int:
+        """How many bytes there are at most."""
+        if isinstance(where, _Value):
+            return self.values[where.number][0]
+        ports = {"input": self.artefact.inputs, "state": self.artefact.states}[where.kind]
+        return ports[where.number].nbytes
 
     def _last_copies(self) -> list[tuple[_Where, Spot, int]]:
         """What has to stand where after the last kernel: outputs, and new values of states."""

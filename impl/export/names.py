@@ -6,25 +6,29 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from impl.render.names import identifier
 from impl.replay import TinyJit
 from impl.tensor import Tensor
 
 #: How many objects are looked at for tensors, at most.
 _MOST = 100_000
-#: Words that JavaScript keeps for itself, or that a program uses, besides those of C and C++.
+#: Words that C, C++ or JavaScript keeps for itself, or that a program uses.
 _KEPT = frozenset("""
-arguments arena args await async debugger eval export finally function implements import in
-instanceof interface let loaded module names null package scratch size state states super text
-thread typeof undefined values var void with words yield
+alignas alignof and arena args arguments asm async auto await bool break case catch char class const
+constexpr continue debugger default delete do double else enum eval explicit export extends extern
+false final finally float for friend function goto if implements import in inline instanceof int
+interface let loaded long main mutable namespace names new noexcept not null nullptr operator or
+package private protected public register restrict return scratch short signed size sizeof
+state states static struct super switch template this thread throw true try typedef typeid typename
+typeof undefined union unsigned using values var virtual void volatile while with words xor yield
 """.split())
 
 
 def unique_name(text: str, taken: Collection[str] = ()) -> str:
     """A name that C and JavaScript allow, made of a text, and that nothing else has."""
-    # r[impl export.name.legal]
-    name = identifier(re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_"))
-    name += "_" * (name in _KEPT)
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    if not name or name[0].isdigit():
+        name = f"x{name}"
+    name += "_" * (name in _KEPT)  # r[impl export.name.legal]
     number, found = 2, name
     while found in taken:
         found, number = f"{name}_{number}", number + 1

@@ -233,6 +233,8 @@ def formula(template: str) -> str:
 
     text = _DECLARED.sub(declared, _HEAD.sub(head, worded(template, _WORDS)))
     text = text.replace("$K", "f32").replace("$J", "i32")
+    # r[impl webgpu.float.exact]: the compiler of a browser takes -0 for 0
+    text = text.replace("-0.0f", "hidden_f32(i32(-2147483648))")
     return _WHEN.sub(r"if (\1) { \2 }", text)
 
 

@@ -1,0 +1,145 @@
+// The runner for WebGPU. `program` and `shaders` stand above.
+
+const arrays = {bool: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array,
+                uint16: Uint16Array, float16: Uint16Array, bfloat16: Uint16Array,
+                int32: Int32Array, uint32: Uint32Array, float32: Float32Array,
+                float64: Float64Array};
+const words = (bytes) => Math.max(Math.ceil(bytes / 4) * 4, 4);
+const told = 256;  // bytes in which a launch is told about itself
+const random = new Int32Array(2);
+let ready = null, last = Promise.resolve(), loaded = program.states.length === 0, failed = null;
+
+/** The device, and all that is made on it once. */
+function start() {
+  ready ??= (async () => {
+    const adapter = await globalThis.navigator?.gpu?.requestAdapter();
+    if (!adapter) throw new Error(`${program.name}: there is no WebGPU here`);
+    const device = await adapter.requestDevice();
+    device.addEventListener("uncapturederror", ({error}) => { failed ??= error; });
+    const {STORAGE, UNIFORM, COPY_SRC, COPY_DST, MAP_READ} = GPUBufferUsage;
+    const made = (bytes, usage = STORAGE | COPY_SRC | COPY_DST) =>
+      device.createBuffer({size: words(bytes), usage});
+    const buffers = {
+      input: program.inputs.map(({bytes}) => made(bytes)),
+      output: program.outputs.map(({bytes}) => made(bytes)),
+      state: program.states.map(({bytes}) => made(bytes)),
+      arena: made(program.arena), scratch: made(program.scratch), zeros: made(4)};
+    const result = made(program.outputs.reduce((sum, {bytes}) => sum + words(bytes), 0),
+                        MAP_READ | COPY_DST);
+    const launches = program.calls.reduce((sum, call) => sum + call.phases, 0);
+    const uniform = made(Math.max(launches, 1) * told, UNIFORM | COPY_DST);
+    const layouts = new Map(), pipelines = new Map();
+    const layout = (count) => layouts.get(count) ?? layouts.set(count, device.createBindGroupLayout(
+      {entries: ["uniform", "read-only-storage", ...Array(count).fill("storage")].map(
+        (type, binding) => ({binding, visibility: GPUShaderStage.COMPUTE, buffer: {type}}))}))
+      .get(count);
+    const pipeline = (name, lanes, count) => {
+      const key = `${name} ${lanes}`;
+      if (!pipelines.has(key))
+        pipelines.set(key, device.createComputePipeline({
+          layout: device.createPipelineLayout({bindGroupLayouts: [layout(count)]}),
+          compute: {module: device.createShaderModule({code: shaders[name]}), entryPoint: "main",
+                    constants: {lanes}}}));
+      return pipelines.get(key);
+    };
+    return {device, buffers, result, uniform, layout, pipeline};
+  })();
+  return ready;
+}
+
+const offset = ([kind, number]) => kind === "arena" ? number : 0;
+const buffer = (buffers, [kind, number]) => kind === "arena" ? buffers.arena : buffers[kind][number];
+
+/** Read all states: the address of a safetensors file, or its content. */
+export async function load(source) {
+  const {device, buffers} = await start();
+  if (!(source instanceof ArrayBuffer)) {
+    const answer = await fetch(source);
+    if (!answer.ok) throw new Error(`${program.name}: ${source}: ${answer.status}`);
+    source = await answer.arrayBuffer();
+  }
+  const size = Number(new DataView(source).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(source, 8, size)));
+  program.states.forEach((port, place) => {
+    const [start, stop] = header[port.name]?.data_offsets ?? [0, -1];
+    if (stop - start !== port.bytes)
+      throw new Error(`${program.name}: the file is not of this program: ${port.name}`);
+    const whole = new Uint8Array(words(port.bytes));
+    whole.set(new Uint8Array(source, 8 + size + start, port.bytes));
+    device.queue.writeBuffer(buffers.state[place], 0, whole);
+    if (program.random?.[1] === place) random.set(new Int32Array(whole.buffer));
+  });
+  loaded = true;
+}
+
+/** What stands in some buffers, as the arrays of ports. */
+async function read(device, encoder, result, ports, sources) {
+  let place = 0;
+  const places = ports.map(({bytes}, number) => {
+    encoder.copyBufferToBuffer(sources[number], 0, result, place, words(bytes));
+    return (place += words(bytes)) - words(bytes);
+  });
+  device.queue.submit([encoder.finish()]);
+  await result.mapAsync(GPUMapMode.READ);
+  const content = result.getMappedRange().slice(0);
+  result.unmap();
+  if (failed) throw new Error(`${program.name}: ${failed.message}`);
+  return Object.fromEntries(ports.map(({name, dtype, bytes}, number) => [
+    name, new arrays[dtype](content.slice(places[number], places[number] + bytes))]));
+}
+
+/** The elements of each state, by name. */
+export async function save() {
+  const {device, buffers} = await start();
+  const all = program.states.reduce((sum, {bytes}) => sum + words(bytes), 0);
+  const result = device.createBuffer({size: words(all),
+                                      usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST});
+  return read(device, device.createCommandEncoder(), result, program.states, buffers.state);
+}
+
+/** One call: arrays and integers by name. Gives arrays by name. Calls wait for each other. */
+export function run(given = {}) {
+  return last = last.catch(() => {}).then(() => once(given));
+}
+
+async function once(given) {
+  const integers = checked(program, given, loaded);
+  const {device, buffers, result, uniform, layout, pipeline} = await start();
+  program.inputs.forEach(({name}, place) => {
+    const {buffer: content, byteOffset, byteLength} = given[name];
+    const whole = new Uint8Array(words(byteLength));
+    whole.set(new Uint8Array(content, byteOffset, byteLength));
+    device.queue.writeBuffer(buffers.input[place], 0, whole);
+  });
+  const numbers = new Int32Array(uniform.size / 4), encoder = device.createCommandEncoder();
+  const pass = encoder.beginComputePass();
+  let launch = 0;
+  for (const {kernel, memory, bytes, values, phases, launches} of program.calls) {
+    const passed = values.map((one) => valued(one, integers, random));
+    const bound = memory.map((spot, number) => ({buffer: buffer(buffers, spot),
+                                                 offset: offset(spot), size: words(bytes[number])}));
+    if (phases > 1) bound.push({buffer: buffers.scratch});
+    launches(passed).forEach(([groups, lanes], phase) => {
+      numbers.set([phase, groups, ...memory.map(() => 0), ...passed], launch * told / 4);
+      const entries = [{buffer: uniform, offset: launch++ * told, size: told},
+                       {buffer: buffers.zeros, size: 4}, ...bound];
+      if (!groups) return;
+      pass.setPipeline(pipeline(kernel, lanes, bound.length));
+      pass.setBindGroup(0, device.createBindGroup({
+        layout: layout(bound.length),
+        entries: entries.map((resource, binding) => ({binding, resource}))}));
+      pass.dispatchWorkgroups(Math.min(groups, 65535), Math.ceil(groups / 65535));
+    });
+  }
+  pass.end();
+  device.queue.writeBuffer(uniform, 0, numbers);
+  for (const {source, target, bytes} of program.copies)
+    encoder.copyBufferToBuffer(buffer(buffers, source), offset(source), buffer(buffers, target),
+                               offset(target), words(bytes));
+  const found = await read(device, encoder, result, program.outputs, buffers.output);
+  if (program.random) {
+    random[0] = (random[0] + program.random_used) % 2 ** 31;
+    device.queue.writeBuffer(buffer(buffers, program.random), 0, random);
+  }
+  return found;
+}
