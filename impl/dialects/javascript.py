@@ -11,7 +11,7 @@ from impl.dialects.c import C
 from impl.dialects.vectors import INFIX
 from impl.dtypes import HALF, DType, Scalar, dtypes
 from impl.functions.definitions import definitions, function_of
-from impl.functions.javascript import HEADER, cut, javascript_definition, javascript_literal
+from impl.functions.javascript import HEADER, cut_back, javascript_definition, javascript_literal
 from impl.ir import Ops, UOp
 from impl.lowering.legal import COMMON
 
@@ -59,11 +59,11 @@ class JavaScript(C):
         # r[impl conventions.integers.exact]
         kind = self._short(dtype)
         if op is Ops.MUL and dtype is not dtypes.index:
-            return cut(f"Math.imul({given[0]}, {given[1]})", kind)
+            return cut_back(f"Math.imul({given[0]}, {given[1]})", kind)
         if op in INFIX:
-            return cut(f"({given[0]} {INFIX[op]} {given[1]})", kind)
+            return cut_back(f"({given[0]} {INFIX[op]} {given[1]})", kind)
         if op is Ops.NEG:
-            return cut(f"(-{given[0]})", kind)
+            return cut_back(f"(-{given[0]})", kind)
         if plain and op is Ops.FLOORDIV:
             return f"Math.floor({given[0]} / {given[1]})"
         return super()._integer(op, dtype, given, plain)
@@ -71,7 +71,7 @@ class JavaScript(C):
     def _cast(self, text: str, source: DType, target: DType) -> str:
         if target.kind == "f" or source.kind == "f" or source is target:
             return super()._cast(text, source, target)
-        return cut(text if source.kind != "b" else f"(+{text})", self._short(target))
+        return cut_back(text if source.kind != "b" else f"(+{text})", self._short(target))
 
     def _converted_to(self, text: str, source: DType, target: DType) -> str:
         """A bool is a number once it has a sign; a float32 is rounded."""

@@ -84,7 +84,7 @@ _INTEGERS = {
 }
 
 
-def cut(text: str, kind: str) -> str:
+def cut_back(text: str, kind: str) -> str:
     """A number cut back to an integer type; 64 bits are those of an index, and not cut."""
     # r[impl conventions.integers.exact]
     width = int(kind[1:])
@@ -130,7 +130,7 @@ def javascript_definition(name: str) -> Definition:
     before, mark, after = text.partition("$C(")
     if mark:  # the parentheses of $C are balanced, and what follows them may be a choice
         end = _closing(after)
-        text = before + cut(f"({after[:end]})", kind) + after[end + 1:]
+        text = before + cut_back(f"({after[:end]})", kind) + after[end + 1:]
     return f"function {name}(a, b) {{ return {text}; }}", ()
 
 
@@ -172,4 +172,4 @@ def _power(name: str, kind: str) -> str:
     negative = "" if kind[0] == "u" else \
         " if (b < 0) return a === 1 ? 1 : a === -1 ? (b & 1 ? -1 : 1) : 0;"
     return (f"function {name}(a, b) {{{negative} let r = 1; for (let n = b; n; n = n >>> 1) {{ "
-            f"if (n & 1) r = Math.imul(r, a); a = Math.imul(a, a); }} return {cut('r', kind)}; }}")
+            f"if (n & 1) r = Math.imul(r, a); a = Math.imul(a, a); }} return {cut_back('r', kind)}; }}")
