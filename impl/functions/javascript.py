@@ -172,4 +172,5 @@ def _power(name: str, kind: str) -> str:
     negative = "" if kind[0] == "u" else \
         " if (b < 0) return a === 1 ? 1 : a === -1 ? (b & 1 ? -1 : 1) : 0;"
     return (f"function {name}(a, b) {{{negative} let r = 1; for (let n = b; n; n = n >>> 1) {{ "
-            f"if (n & 1) r = Math.imul(r, a); a = Math.imul(a, a); }} return {cut_back('r', kind)}; }}")
+            f"if (n & 1) r = Math.imul(r, a); a = Math.imul(a, a); }} "
+            f"return {cut_back('r', kind)}; }}")
