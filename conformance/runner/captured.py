@@ -7,6 +7,10 @@ globals, state of modules, arrays, tensors, clocks and random generators. Two wo
 text: in one it is called as it is, in the other it is captured. The same things are changed in both
 between the same calls. Each result, and all that can be seen of each world at the end, has to be
 the same. The status is 0 if nothing differed and enough calls were replayed.
+
+    python -m conformance.runner.captured --known
+
+plays bodies as users write them (`bodies`) and ways in which a change may be hidden (`changed`).
 """
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -353,6 +357,8 @@ def shown(value: Any) -> Any:
         return ("dict", [(key, shown(each)) for key, each in value.items()])
     if isinstance(value, (float, np.floating)):
         return (type(value).__name__, repr(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return (type(value).__name__, [shown(getattr(value, f.name)) for f in fields(value)])
     if isinstance(value, types.SimpleNamespace) or type(value).__name__ in ("Child", "Settings"):
         own = {key: each for key, each in vars(value).items() if key != "child"}
         return (type(value).__name__, shown(own))
@@ -450,6 +456,29 @@ def tried(numbers: Sequence[int]) -> Tally:
     return tally
 
 
+def known(part: str = "") -> int:
+    """Play the programs that are written down; how many came out otherwise than their bodies."""
+    from conformance.runner import bodies, changed
+    from impl import Context, TinyJit
+    programs: list[tuple[str, Any, Any, str]] = [
+        (make.__name__, make, bodies.played, make().why) for make in bodies.BODIES]
+    programs += [(each.name, each, changed.played, "") for each in changed.PROGRAMS]
+    wrong = replayed = count = 0
+    for name, program, play, why in programs:
+        if part not in name:
+            continue
+        with Context(DEVICE="REFERENCE"):
+            wanted, _ = play(program, lambda function: function)
+            found, step = play(program, TinyJit)
+        differs = wanted != found or bool(why) and why not in step.explain()
+        wrong, replayed, count = wrong + differs, replayed + (step.replays > 2), count + 1
+        reasons = "" if step.replays > 2 else "; ".join(f"{each.does}" for each in step.reasons)
+        print(f"{name:46} {'DIFFERS' if differs else 'same':8} {step.calls:3} calls "
+              f"{step.replays:3} replayed {step.traces:3} traced  {reasons[:90]}")
+    print(f"{count} programs, {replayed} of them replayed, {wrong} silent differences")
+    return wrong
+
+
 def command(arguments: Sequence[str]) -> int:
     """Try many programs, and say what came of them."""
     parser = ArgumentParser("python -m conformance.runner.captured")
@@ -457,7 +486,11 @@ def command(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the number of the first one")
     parser.add_argument("-n", "--processes", type=int, default=1)
     parser.add_argument("--reasons", action="store_true", help="why calls were traced")
+    parser.add_argument("--known", nargs="?", const="", metavar="NAME",
+                        help="play the programs that are written down instead")
     options = parser.parse_args(arguments)
+    if options.known is not None:
+        return 1 if known(options.known) else 0
     os.environ.setdefault("DEVICE", "REFERENCE")
     whole, step = Tally(), 100
     parts = [range(start, min(start + step, options.seed + options.count))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from impl import symbolic
+from impl.errors import is_library
 from impl.ir import UOp
 from impl.replay import pure, versions
 from impl.replay.reads import (
@@ -56,10 +57,12 @@ class Outside:
 class Created:
     """What a call makes at one place. What was put into it, anywhere, is its contents."""
 
-    __slots__ = ("contents", "kind", "frame", "code", "defaults")
+    __slots__ = ("contents", "kind", "frame", "code", "defaults", "named")
 
     def __init__(self, kind: Any = None) -> None:
         self.contents: set[Any] = set()
+        # Whether it may have attributes of any name: it is more than a list, an iterator, ...
+        self.named = False
         self.kind = kind  # its class, if that is one of Python code
         self.frame: Entered | None = None  # of a function: where it was made
         self.code: types.CodeType | None = None
@@ -128,6 +131,11 @@ _WHOLE = frozenset(("__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "_
                     "__subclasses__"))
 _SHOWN = ("__repr__", "__str__", "__format__")
 _CHANGES = ("__setitem__", "__delitem__")
+#: Attributes of exceptions that lead to what a program knows by other names.
+_TRACES = ("__traceback__", "obj")
+#: The attributes that containers of Python, and what goes through them, have.
+_METHODS = frozenset(name for kind in (
+    *pure.CONTAINERS, slice, types.GeneratorType, bytearray) for name in dir(kind))
 _LOOPING = ("__iter__", "__next__")
 #: Ways to look for an attribute that are those of any object.
 _GENERIC: list[Any] = [kind.__getattribute__ for kind in (
@@ -181,6 +189,8 @@ class Following:
         self.known: dict[Any, tuple[int, int, Value]] = {}
         self.late = False  # whether that has been used after something new was found
         self.active: set[Any] = set()  # the functions that are called for others just now
+        self.raised = Created()  # any exception, with all that exceptions carry
+        self.raised.named = True
 
     def run(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Reads:
         """Follow a call of a function with these arguments."""
@@ -192,6 +202,7 @@ class Following:
         given = [self.argument(value, f"args[{n}]") for n, value in enumerate(args)]
         named = {key: self.argument(value, key) for key, value in kwargs.items()}
         self.reads.note("attribute", Tensor, "training", "Tensor.training")  # methods ask for it
+        self.reads.note("attribute", type(Tensor), "changes", "the methods of Tensor")
         self.changed = True
         while self.changed and (self.trust or not self.reads.reasons):
             self.changed = False
@@ -307,22 +318,27 @@ class Following:
 
     def name_of(self, space: dict[str, Any], name: str) -> Value:
         """A global, or what Python itself has by this name."""
-        if pure.is_fixed(space.get("__name__", "")):
-            held = space.get(name, MISSING)
-        else:
-            held = self.reads.note("item", space, name, name)
+        held = self.reads.note("item", space, name, name)
         if held is MISSING:
             builtins = space.get("__builtins__", {})
             known = builtins if isinstance(builtins, dict) else vars(builtins)
-            return self.wrap(known[name], name) if name in known else NOTHING
-        return self.wrap(held, name)
+            held = self.reads.note("item", known, name, name)
+        return NOTHING if held is MISSING else self.wrap(held, name)
 
     def attribute(self, thing: Any, name: str) -> Value:
         """What an attribute of a thing may be."""
         if isinstance(thing, Created):
+            if thing is self.raised and name in _TRACES:
+                return self.refuse(f"reads {name} of an exception", "name what is meant")
             found: Value = frozenset(thing.contents)
+            if thing is self.raised:
+                return found | {thing}
+            if thing.kind is not None and name == "__dict__":
+                return self.contents_of(thing)
             if thing.kind is not None:
                 return found | self.of_class(thing, thing.kind, name)
+            if name not in _METHODS and thing.code is None and not thing.named:
+                return NONE
             return found | self.intern(Native, thing, name)
         if isinstance(thing, Bound):
             if name == "__self__":
@@ -339,8 +355,23 @@ class Following:
         if not isinstance(thing, Outside):
             if name in _FORMATS:
                 return self.intern(Native, thing, name)
-            return SIZES if name in _SIZES or isinstance(thing, SizeOutcome) else NOTHING
+            known = SIZES if name in _SIZES or isinstance(thing, SizeOutcome) else NOTHING
+            return known | self.of_tensor(thing, name)
         return self.of_object(thing, name)
+
+    def contents_of(self, thing: Created) -> Value:
+        """A container of all that was put into a thing; what is put in there is put into both."""
+        space = self.interned.setdefault(("space", id(thing)), Created())
+        space.contents = thing.contents
+        return frozenset([space])
+
+    def of_tensor(self, thing: Any, name: str) -> Value:
+        """What a user has put into the class of all tensors, which has many methods of its own."""
+        found = found_in(Tensor.__mro__, name)
+        inner = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+        if not isinstance(inner, types.FunctionType) or not pure.is_followed(inner.__code__):
+            return NONE
+        return self.bound(thing, Tensor, name, found, f"Tensor.{name}", False)
 
     def of_object(self, thing: Outside, name: str) -> Value:
         """An attribute of an object from outside."""
@@ -348,10 +379,10 @@ class Following:
         if type(value) is types.ModuleType:
             if name == "__dict__":
                 return self.wrap(vars(value), path)
-            if pure.is_fixed(value.__name__):
-                held = getattr(value, name, MISSING)
-                if value.__name__ == "impl.settings" and name != "get":
-                    return self.refuse(f"uses {path}", "do it outside of the function")
+            if value.__name__ == "impl.settings" and name != "get":
+                return self.refuse(f"uses {path}", "do it outside of the function")
+            if pure.is_fixed(value.__name__) and name not in vars(value):
+                held = getattr(value, name, MISSING)  # imported when it is asked for
             elif "__getattr__" in vars(value) and name not in vars(value):
                 self.reads.note("absent", vars(value), name, path)
                 asked = self.reads.note("item", vars(value), "__getattr__",
@@ -367,18 +398,25 @@ class Following:
             if value is Tensor and name == "training":
                 self.reads.note("attribute", value, name, path)
                 return NOTHING
+            if value is Tensor and (added := self.of_tensor(thing, name)):
+                return frozenset(each.function if isinstance(each, Bound) else each
+                                 for each in added)
             if pure.is_own(value) or value.__module__ == "builtins":
                 return self.intern(Native, thing, name)
             return self.of_class(thing, value, name, value.__mro__)
         if isinstance(value, Tensor) and type(value) is Tensor:
-            return SIZES if name in _SIZES else self.intern(Native, thing, name)
+            if name in _SIZES:
+                return SIZES
+            return self.of_tensor(thing, name) or (
+                self.intern(Native, thing, name) if callable(found_in(Tensor.__mro__, name))
+                or hasattr(found_in(Tensor.__mro__, name), "__func__") else NOTHING)
         if isinstance(value, enum.Enum) and name in ("value", "name", "_value_", "_name_"):
             own = f"_{name.strip('_')}_"
             return self.wrap(self.reads.note("attribute", value, own, path), path)
         if pure.is_plain(value) or isinstance(value, (*pure.MEMORY, UOp)) or is_container(value):
             if isinstance(value, types.MappingProxyType):
                 self.elements(thing)
-            return self.intern(Native, thing, name)
+            return self.intern(Native, thing, name) if hasattr(value, name) else NONE
         if pure.is_own(type(value)) and self.is_captured(value) is None \
                 and not isinstance(value, Tensor):
             return self.intern(Native, thing, name)
@@ -401,8 +439,7 @@ class Following:
         if kind.__getattribute__ not in _GENERIC and not is_type:
             return self.refuse(f"reads {path}, and {kind.__name__} has a __getattribute__ of its "
                                "own", "use plain attributes")
-        found = next((vars(each)[name] for each in order or kind.__mro__ if name in vars(each)),
-                     MISSING)
+        found = found_in(order or kind.__mro__, name)
         if is_type and type(kind) is not type:
             of_meta = self.of_metaclass(thing, type(kind), name, found is MISSING)
             if of_meta is not None:
@@ -432,10 +469,9 @@ class Following:
 
     def of_metaclass(self, thing: Any, meta: type, name: str, is_missing: bool) -> Value | None:
         """An attribute of a class that its metaclass has; None if the class itself comes first."""
-        found = next((vars(each)[name] for each in meta.__mro__ if name in vars(each)), MISSING)
+        found = found_in(meta.__mro__, name)
         if found is MISSING or meta.__module__ in ("abc", "enum"):
-            asked = next((vars(each)["__getattr__"] for each in meta.__mro__
-                          if "__getattr__" in vars(each)), None)
+            asked = found_in(meta.__mro__, "__getattr__")
             if not is_missing or not isinstance(asked, types.FunctionType) \
                     or meta.__module__ in ("abc", "enum"):
                 return None
@@ -459,9 +495,12 @@ class Following:
                              f"{meta.__name__}.{name}")
         if meta is not None and hasattr(type(meta), name):  # of its metaclass
             return self.intern(Native, thing, name)
-        asked = next((vars(each)["__getattr__"] for each in kind.__mro__
-                      if "__getattr__" in vars(each)), None)
+        asked = found_in(kind.__mro__, "__getattr__")
         if isinstance(asked, types.FunctionType) and meta is None:
+            self.own(kind.__mro__, name)
+            if is_library(asked.__code__.co_filename) \
+                    and asked.__annotations__.get("return") == "NoReturn":
+                return NONE  # it always raises
             return self.call(self.intern(Bound, self.only(asked, f"{kind.__name__}.__getattr__"),
                                          thing), [self.wrap(name, name)], {})
         self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
@@ -509,6 +548,8 @@ class Following:
                               types.BuiltinFunctionType, types.ClassMethodDescriptorType)):
             return self.intern(Native, thing, name)
         if isinstance(found, types.GetSetDescriptorType):
+            if isinstance(thing, Created) and issubclass(kind, BaseException):
+                return self.contents_of(thing)  # its arguments
             if name in ("__doc__", "__name__", "__qualname__") and isinstance(thing, Outside):
                 return self.wrap(self.reads.note("attribute", thing.value, name, path), path)
             return self.refuse(f"reads {path}", "read it outside of the function")
@@ -664,9 +705,11 @@ class Following:
             return self.call_one(thing.function, [frozenset([thing.owner]), *args], kwargs, rest)
         if isinstance(thing, Native):
             return self.call_native(thing, args, kwargs, rest)
-        if isinstance(thing, (Super, Outcome)):
-            return self.given_away([*args, *kwargs.values(), rest], True) | (
+        if isinstance(thing, Outcome):
+            return self.computed([*args, *kwargs.values(), rest]) | (
                 SIZES if isinstance(thing, SizeOutcome) else NOTHING)
+        if isinstance(thing, Super):
+            return self.given_away([*args, *kwargs.values(), rest], True) | NOTHING
         if isinstance(thing, Created):
             if thing.code is not None and thing.frame is not None:
                 return self.enter(thing, thing.code, thing.frame.space, thing.frame.name,
@@ -695,6 +738,7 @@ class Following:
                              [self.wrap(value.__self__, f"{path}.__self__"), *args], kwargs, rest)
         if type(value) is functools.partial:
             self.reads.note("parts", value.keywords, "", path)
+            self.reads.note("attribute", value, "keywords", f"{path}.keywords")
             self.reads.note("attribute", value, "args", f"{path}.args")
             self.reads.note("attribute", value, "func", f"{path}.func")
             given = [self.wrap(each, path) for each in value.args]
@@ -799,7 +843,9 @@ class Following:
         if pure.is_own(value):
             self.given_away([*args, *kwargs.values(), rest])
             return NOTHING
-        if pure.is_pure(value):
+        if pure.is_pure(value) and not (issubclass(value, BaseException) and any(
+                isinstance(found_in(value.__mro__, name), types.FunctionType)
+                for name in ("__init__", "__new__"))):
             return self.call_pure(value, thing.path, args, kwargs, rest)
         if value.__module__ in ("builtins",) or type(value) not in (type, abc.ABCMeta):
             return self.refuse(f"makes a {value.__module__}.{value.__qualname__}",
@@ -808,7 +854,7 @@ class Following:
         made = frame.site((frame.line, "object"), value)
         self.put(made.contents, frozenset().union(rest, *args, *kwargs.values()))
         for name in ("__new__", "__init__"):
-            start = next((vars(base)[name] for base in value.__mro__ if name in vars(base)), None)
+            start = found_in(value.__mro__, name)
             function = start.__func__ if isinstance(start, staticmethod) else start
             if isinstance(function, types.FunctionType):
                 self.reads.note("method", value, name, f"{thing.path}.{name}")
@@ -816,7 +862,8 @@ class Following:
                 self.put(made.contents, self.call(self.wrap(function, f"{thing.path}.{name}"),
                                                   [first, *args], kwargs, rest))
             elif name == "__new__" and start is not object.__new__ and not pure.is_pure(function) \
-                    and not any(base in (list, dict, set, tuple) for base in value.__mro__):
+                    and not any(
+                        base in (list, dict, set, tuple, BaseException) for base in value.__mro__):
                 return self.refuse(f"makes a {value.__qualname__}",
                                    "make it outside of the function")
         return frozenset([made])
@@ -890,6 +937,7 @@ class Following:
         frame = self.frame
         assert frame is not None
         made = frame.site((frame.line, path))
+        made.named = function not in _BLIND and isinstance(function, type)
         self.put(made.contents, result)
         if result:
             self.put(made.contents, [made])
@@ -911,6 +959,15 @@ class Following:
             self.known[key] = self.rounds, started, known
         return known
 
+    def computed(self, values: Iterable[Value]) -> Value:
+        """What a method of a tensor, a number or a text gives: something that is computed, or what
+        the functions that it is given return.
+        """
+        found = self.given_away(values, True)
+        objects = self.call_objects([found])
+        return found | objects if objects or any(map(self.is_callable, found)) \
+            else NOTHING | found & SIZES
+
     def checks(self, thing: Any) -> None:
         """What `isinstance` asks of a class."""
         if not isinstance(thing, (Outside, Created)):
@@ -928,8 +985,9 @@ class Following:
                 self.refuse(f"asks for {thing.path}, a protocol", "ask for a class")
             self.operators(thing)
 
-    def call_objects(self, values: Iterable[Value]) -> None:
+    def call_objects(self, values: Iterable[Value]) -> Value:
         """Call the objects among some things that are no functions, but can be called."""
+        result = NONE
         given = frozenset().union(*values)
         for thing in given:
             called = thing.value if isinstance(thing, Outside) else None
@@ -949,8 +1007,10 @@ class Following:
             if any(isinstance(vars(base).get("__call__"), types.FunctionType)
                    for base in kind.__mro__):
                 self.active.add(thing)
-                self.call(frozenset([thing]), [], {}, self.given_away([given], calls=False))
+                result |= self.call(frozenset([thing]), [], {},
+                                    self.given_away([given], calls=False)) | NOTHING
                 self.active.discard(thing)
+        return result
 
     def looked_through(self, given: Value, shown: bool, calls: bool) -> Value:
         """All that is in some things, and what calls of their functions give."""
@@ -962,7 +1022,7 @@ class Following:
             if shown and (isinstance(thing, Outcome) or isinstance(thing, Outside)
                           and isinstance(thing.value, np.ndarray)):
                 self.reads.note("answer", np.get_printoptions, "", "numpy.get_printoptions()")
-            if thing.__class__ is Outside and thing.single:
+            if thing.__class__ is Outcome or thing.__class__ is Outside and thing.single:
                 continue
             waiting |= self.elements(thing) - found  # most is known: sets are fast
             if shown and isinstance(thing, (Created, Outside)) and (
@@ -1025,16 +1085,18 @@ class Following:
                     for each in args[0] if args else rest:
                         self.write(each, given, "the contents of")
                 return self.given_away([given])
-            if isinstance(value, Tensor) or pure.is_own(type(value)) or isinstance(value, type):
-                if name in ("manual_seed", "train") and "seed" in name:
+            if isinstance(value, Tensor):
+                return self.computed([given]) | {owner}
+            if pure.is_own(type(value)) or isinstance(value, type):
+                if name == "manual_seed":
                     return self.refuse(f"calls {owner.path}.{name}",
                                        "seed outside of the function")
-                return self.given_away([given, frozenset()])
+                return self.given_away([given])
             if name in pure.CHANGING:
                 return self.refuse(f"changes {owner.path}, which is outside, by .{name}()",
                                    "return the value, or keep it in a Tensor that is assigned to")
             if isinstance(value, (*pure.MEMORY, *pure.PLAIN)):
-                return self.given_away([given])
+                return self.computed([given])
             if name == "get" and is_container(value) and args and not self.is_unsure(args[0]):
                 return self.item(owner, args[0], True) | frozenset().union(*args[1:])
             if is_container(value) or isinstance(value, pure.CONTAINERS):
@@ -1043,6 +1105,8 @@ class Following:
                                "call it outside of the function")
         if isinstance(owner, Created):
             self.put(owner.contents, given)
+            if name == "throw":
+                self.put(self.raised.contents, given)
             if name not in ("append", "appendleft", "insert"):  # compared, or gone through
                 self.given_away([given, frozenset(owner.contents)], calls=False)
             inner = self.given_away([given]) if name in ("sort", "__init__", "map") else NOTHING
@@ -1141,7 +1205,7 @@ class Following:
 
     def setter(self, thing: Any, kind: type, name: str, value: Value) -> bool:
         """Call what a class has to set an attribute; whether there is something."""
-        found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
+        found = found_in(kind.__mro__, name)
         if isinstance(found, property) and isinstance(found.fset, types.FunctionType):
             self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
             self.call(self.intern(Bound, self.only(found.fset, name), thing), [value], {})
@@ -1194,12 +1258,17 @@ class Following:
             for handler in frame.handlers:
                 if handler.start <= offset < handler.end:
                     self.join(frame, handler.target, [
-                        *stack[:handler.depth], *([NOTHING] if handler.lasti else []), NOTHING])
+                        *stack[:handler.depth], *([NOTHING] if handler.lasti else []),
+                        self.caught()])
             following = frame.instructions[place + 1].offset \
                 if place + 1 < len(frame.instructions) else -1
             stack = self.step(self, frame, instruction, list(stack), following)
         self.frame = None
         frame.stamp = self.stamp if started == self.stamp and not self.late else -1
+
+    def caught(self) -> Value:
+        """What a handler gets: an exception of Python, or any that was raised."""
+        return NOTHING | {self.raised} | self.raised.contents
 
     @staticmethod
     def joined(first: list[Value] | None, second: list[Value]) -> list[Value]:
@@ -1224,6 +1293,11 @@ def _is_of_user(thing: Any) -> bool:
         type(thing.value) if isinstance(thing, Outside) else None
     return kind is not None and pure.is_open(kind) and not pure.is_own(kind) and not issubclass(
         kind, (type, enum.Enum, *pure.PLAIN, *pure.CONTAINERS))
+
+
+def found_in(order: Iterable[type], name: str) -> Any:
+    """What the first of some classes that has a name has by it."""
+    return next((vars(each)[name] for each in order if name in vars(each)), MISSING)
 
 
 def _computes(found: Any) -> bool:

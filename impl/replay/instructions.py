@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dis
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -29,9 +30,17 @@ def step(following: Following, frame: Entered, instruction: dis.Instruction, sta
     if name in ("RETURN_VALUE", "RETURN_CONST"):
         if name == "RETURN_CONST":
             _constant(following, frame, instruction, stack)
-        following.put(frame.returned, stack.pop())
+        following.put(frame.returned, stack[-1])
+        if frame.code.co_flags & inspect.CO_GENERATOR:  # StopIteration carries it
+            following.put(following.raised.contents, stack[-1])
         return None
     if name in _ENDS:
+        if name == "RAISE_VARARGS":
+            for value in popped(stack, instruction.arg or 0):
+                kinds = frozenset(each for each in value if isinstance(
+                    getattr(each, "value", None), type))
+                following.put(following.raised.contents,
+                              value - kinds | following.call(kinds, [], {}))
         return None
     if name in _JUMPS:
         following.join(frame, instruction.argval, stack)
@@ -44,8 +53,9 @@ def step(following: Following, frame: Entered, instruction: dis.Instruction, sta
     if name == "SEND":
         stack.pop()
         kept = stack if "END_SEND" in dis.opmap else stack[:-1]
-        following.join(frame, instruction.argval, [*kept, stack[-1] | NOTHING])
-        stack.append(elements(following, stack[-1], True))
+        inner = elements(following, stack[-1], True)
+        following.join(frame, instruction.argval, [*kept, inner])
+        stack.append(inner)
         return stack
     if name.startswith("JUMP_IF_"):
         _truth(following, stack[-1])
@@ -130,7 +140,12 @@ def _thrown(following: Following, frame: Entered, each: dis.Instruction, stack: 
     stack += [NOTHING, NOTHING]
 
 
-@operation("RETURN_GENERATOR", "LOAD_ASSERTION_ERROR", "PUSH_EXC_INFO")
+@operation("PUSH_EXC_INFO")
+def _caught(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
+    stack.insert(-1, NOTHING)  # the exception before lies below the present one
+
+
+@operation("RETURN_GENERATOR", "LOAD_ASSERTION_ERROR")
 def _push(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     stack.append(NOTHING)
 
@@ -240,6 +255,9 @@ def _delete_attribute(following: Following, frame: Entered, each: dis.Instructio
 def _item(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     owners, keys = popped(stack, 2)
     following.given_away([keys])
+    following.put(following.raised.contents, (  # a KeyError carries it
+        each for each in keys if isinstance(each, (Outside, Created)) and not (
+            isinstance(each, Outside) and each.single)))
     plain, found = not following.is_unsure(keys), NONE
     for thing in owners:
         if isinstance(thing, (Created, Outside)) and not isinstance(
@@ -462,7 +480,7 @@ def _match_class(following: Following, frame: Entered, each: dis.Instruction, st
 def _enter(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     manager = stack.pop()
     leave = following.attributes(manager, "__exit__")
-    following.call(leave, [NOTHING, NOTHING, NOTHING], {})
+    following.call(leave, [NOTHING, following.caught(), NOTHING], {})
     result = following.call(following.attributes(manager, "__enter__"), [], {})
     stack += [leave, result or NOTHING]
 
@@ -475,7 +493,7 @@ def _leave(following: Following, frame: Entered, each: dis.Instruction, stack: S
 @operation("YIELD_VALUE")
 def _yield(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     following.put(frame.returned, stack.pop())
-    stack.append(NOTHING)
+    stack.append(NOTHING | frame.site("generator").contents)  # what it may be sent
 
 
 @operation("IMPORT_NAME")
@@ -483,11 +501,12 @@ def _import(following: Following, frame: Entered, each: dis.Instruction, stack: 
     _, names = popped(stack, 2)
     name = each.argval
     package = frame.space.get("__package__") or ""
-    module = sys.modules.get(name) or sys.modules.get(f"{package}.{name}")
-    if module is None:
+    full = name if name in sys.modules else f"{package}.{name}"
+    if full not in sys.modules:
         stack.append(following.refuse(f"imports {name}", "import it outside of the function"))
         return
     listed = any(isinstance(thing, Outside) and thing.value for thing in names)
+    module = following.reads.note("item", sys.modules, full, f"the module {full}")
     if not listed and "." in name:
         module = sys.modules[name.partition(".")[0]]
     stack.append(following.wrap(module, name))

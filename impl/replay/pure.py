@@ -104,8 +104,10 @@ def is_open(kind: type) -> bool:
 
 
 def is_fixed(module: str) -> bool:
-    """Whether what a module holds is taken as it is: Python's own, NumPy and this library."""
-    return module in _MODULES or module.startswith("impl.")
+    """Whether what a module holds is taken as it is where nobody names it: Python's own, NumPy and
+    this library, but for its layers.
+    """
+    return module in _MODULES or module.startswith("impl.") and not module.startswith("impl.nn")
 
 
 def is_followed(code: types.CodeType) -> bool:

@@ -404,6 +404,7 @@ class Named(type):
     """The type of tensor classes, which says what was meant: `Tensor.zeross(2)`."""
 
     tensors: ClassVar[list[type]] = []  # the class of which all tensors are, once it is made
+    changes = 0  # how often a method of these classes was replaced, or a new one put in
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Named:
         """The class, whose public methods know what others call their arguments."""
@@ -415,6 +416,15 @@ class Named(type):
         if not cls.tensors:
             cls.tensors.append(made)
         return made
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name != "training":
+            Named.changes += 1
+        super().__setattr__(name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        Named.changes += 1
+        super().__delattr__(name)
 
     if not TYPE_CHECKING:
         def __getattr__(cls, name: str) -> NoReturn:

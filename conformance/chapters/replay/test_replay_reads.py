@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.runner import captured
+from conformance.runner import bodies, captured, changed
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable, nn
 from impl.errors import ReplayError
@@ -31,6 +31,30 @@ def test_random_functions_show_what_their_bodies_show(monkeypatch: pytest.Monkey
         tally = captured.tried(range(50_000, 50_012))
     assert not tally.wrong, tally.wrong[0]
     assert tally.share > 0.7 and tally.replayed > 30, tally.line()
+
+
+@pytest.mark.parametrize("program", [each for each in changed.PROGRAMS if any(
+    word in each.name for word in ("replaced", "adds", "carries", "generator", "import inside",
+                                   "partial", "told", "of an error", "__getattr__"))], ids=str)
+@verifies("replay.guard.complete", observe="replay")
+@verifies("replay.reads.followed", observe="replay")
+def test_hidden_changes_are_seen(program: changed.Changed) -> None:
+    """A sample; the whole is `python -m conformance.runner.captured --known`."""
+    with Context(DEVICE="REFERENCE"):
+        wanted, _ = changed.played(program, lambda function: function)
+        assert changed.played(program, TinyJit)[0] == wanted
+
+
+@pytest.mark.parametrize("name", ["texts_as_keys", "partials", "carried_state", "decorated"])
+@verifies("replay.guard.complete", observe="replay")
+@verifies("replay.reads.followed", observe="replay")
+def test_bodies_of_users_are_replayed(name: str) -> None:
+    """A sample; the whole is `python -m conformance.runner.captured --known`."""
+    make = getattr(bodies, name)
+    with Context(DEVICE="REFERENCE"):
+        wanted, _ = bodies.played(make, lambda function: function)
+        found, step = bodies.played(make, TinyJit)
+    assert found == wanted and step.replays >= 2 + len(make().changes), step.explain()
 
 
 class Holder:
