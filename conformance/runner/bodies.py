@@ -143,8 +143,9 @@ def evaluation() -> Body:
 def layers_in_a_list() -> Body:
     class Net:
         def __init__(self) -> None:
-            self.layers = [nn.Linear(4, 4), Tensor.relu, nn.Linear(4, 4), lambda x: x * self.scale]
             self.scale = 2.0
+            self.layers: list[Any] = [nn.Linear(4, 4), Tensor.relu, nn.Linear(4, 4),
+                                      lambda x: x * self.scale]
 
         def __call__(self, x: Tensor) -> Tensor:
             return x.sequential(self.layers)
@@ -298,8 +299,7 @@ def resnet_inference() -> Body:
     model = filled(ResNet()).eval()
     return Body(model, lambda call: (drawn(2, 1, 4, 4, seed=call),), [
         lambda: model.layer2[0].bn1.running_mean.assign(drawn(2, seed=3)).realize(),
-        lambda: setattr(model.layer2[0], "downsample", None)
-        if False else setattr(model.layer1[0].bn2, "eps", 0.1),
+        lambda: setattr(model.layer1[0].bn2, "eps", 0.1),
         lambda: model.train(), lambda: model.eval()], training=False)
 
 
@@ -598,7 +598,7 @@ def data_classes() -> Body:
 def texts_as_keys() -> Body:
     params = {f"layer{n}.weight": drawn(4, 4, seed=n) for n in range(3)}
     params |= {f"layer{n}.bias": drawn(4, seed=n) for n in range(3)}
-    config = {"depth": 2, "prefix": "layer"}
+    config: dict[str, Any] = {"depth": 2, "prefix": "layer"}
 
     def forward(x: Tensor) -> Tensor:
         for n in range(config["depth"]):
@@ -787,7 +787,7 @@ def losses_weighted() -> Body:
 
     def total(x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         found = {name: losses[name](head(x), y).mean() for name, head in heads.items()}
-        return sum(share[name] * each for name, each in found.items()), found
+        return sum((share[name] * each for name, each in found.items()), Tensor(0.0)), found
     return Body(total, pairs(3, 4), [
         lambda: share.update(a=5.0), lambda: share.update(b=0.0),
         lambda: heads.move_to_end("a"), lambda: losses.update(a=losses["b"])])
@@ -800,7 +800,7 @@ def smoothed() -> Body:
     def scaled(x: Tensor) -> Tensor:
         return x * (sum(history) / len(history)) + history[-1]
     return Body(scaled, lambda call: (drawn(3, seed=call),), [
-        lambda: history.append(9.0), history.clear if False else lambda: history.popleft()])
+        lambda: history.append(9.0), lambda: history.popleft()])
 
 
 @body
@@ -901,7 +901,7 @@ def generators() -> Body:
             yield x
 
     def total(x: Tensor) -> Tensor:
-        out = sum(each.sum() for each in chain(x))
+        out = sum((each.sum() for each in chain(x)), Tensor(0.0))
         for name, layer in model.items():
             out = out + layer(x).sum() * (2 if name == "a" else 3)
         return out
@@ -938,8 +938,7 @@ def gradient_penalty() -> Body:
     def penalty(real: Tensor, fake: Tensor) -> Tensor:
         between = ((real + fake) / 2).detach().requires_grad_()
         gradient, = critic(between).sum().gradient(between)
-        return settings.weight * ((gradient.norm(dim=1) if False else
-                                   (gradient ** 2).sum(1).sqrt()) - 1).square().mean()
+        return settings.weight * ((gradient ** 2).sum(1).sqrt() - 1).square().mean()
     return Body(penalty, lambda call: (drawn(2, 3, seed=call), drawn(2, 3, seed=call + 3)), [
         lambda: setattr(settings, "weight", 2.0)])
 

@@ -471,7 +471,8 @@ class TensorBase(metaclass=Named):
         if self._history is not node:
             self._remember()
         value = nodes.named_value(node)
-        if value is node or self._history is not node and (
+        named = node.op is Ops.DETACH or node.tag is not None
+        if value is node or (self._history is not node or not named) and (
                 node.tag is not None or in_memory(value) is not leaf):
             self.uop = leaf
         else:
