@@ -458,7 +458,8 @@ def tried(numbers: Sequence[int]) -> Tally:
 
 def known(part: str = "") -> int:
     """Play the programs that are written down; how many came out otherwise than their bodies."""
-    from conformance.runner import bodies, changed
+    from conformance.chapters.replay import bodies
+    from conformance.runner import changed
     from impl import Context, TinyJit
     programs: list[tuple[str, Any, Any, str]] = [
         (make.__name__, make, bodies.played, make().why) for make in bodies.BODIES]

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.runner import bodies, captured, changed
+from conformance.chapters.replay import bodies
+from conformance.runner import captured, changed
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable, nn
 from impl.errors import ReplayError
