@@ -23,7 +23,7 @@ class RunsTheReaders(Edit):
     file = "impl/realize/schedule.py"
     old = "effects = in_pieces(collect(waiting))"
     new = "from impl.realize.planning import _readers_first as first; " \
-        "effects = first(collect(waiting), waiting)"
+        "effects = first(collect(waiting), waiting, None)"
 
 
 class PlanKeepsItsCall(ImplPatch):

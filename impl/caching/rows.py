@@ -37,7 +37,8 @@ class _Variables:
         known = self.names.setdefault(variable.arg[0], value)
         if known != value:  # r[impl caching.values.each, linear.variables.one-value]
             raise VariableError(variable.arg[0], f"is bound to {known} and to {value} "
-                                "in one schedule", "bind it once, or use two variables")
+                                "in one schedule", "bind it once, use two variables, or "
+                                "realize what has the first value before the second")
         slot = self.slots.setdefault(variable, len(self.slots))
         if slot == len(self.values):
             # Along an axis of a mesh each device has a value of its own.

@@ -4,8 +4,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from impl.errors import ArgumentError, AxisError, ShapeError
 from impl.ir import Shape
@@ -65,6 +66,16 @@ class Mesh(Place):
         return not self == other
 
     __hash__ = str.__hash__
+
+    def __len__(self) -> int:
+        """How many devices there are: in a loop, and by number, a mesh is its devices."""
+        return len(self.devices)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.devices)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self.devices[number]
 
     def __repr__(self) -> str:
         axes = "" if list(self.axes) == [PLAIN_AXIS] else f", {self.axes}"

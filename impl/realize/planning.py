@@ -74,8 +74,8 @@ def prepare(values: Sequence[UOp],
     try:
         effects = in_pieces(walk(values))
         plan, canonical, hit = checked_plan(effects, mode)
-    except VariableError:
-        effects = in_pieces(_readers_first(collect(values), values))
+    except VariableError as error:
+        effects = in_pieces(_readers_first(collect(values), values, error))
         plan, canonical, hit = checked_plan(effects, mode)
     # r[impl caching.count.exact+2]
     if hit:
@@ -109,16 +109,23 @@ def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -
             viewer(document(plan, hit, effects.nodes))
 
 
-def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
+def _readers_first(effects: Effects, roots: Sequence[UOp], error: VariableError) -> Effects:
     """What is left to do once those who wait for old values are done, each by itself.
 
-    They may have other values of a variable than the roots: then one schedule cannot do both.
+    They may have other values of a variable than the roots: then one schedule cannot do both. Who
+    would have to be done before itself gets the error.
     """
     for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.held+2]
-        run = planned_run([waiting])
-        if run is not None:
-            execute(run, in_force())
-            commit(run)
+        if waiting in session.first:
+            raise error
+        session.first.add(waiting)
+        try:
+            run = planned_run([waiting])
+            if run is not None:
+                execute(run, in_force())
+                commit(run)
+        finally:
+            session.first.discard(waiting)
     return collect(roots)
 
 

@@ -63,6 +63,7 @@ class Session:
         self.lock = lock
         self.arenas: dict[Place, Memory] = {}  # by device: the block for temporaries
         self.scheduled: list[Scheduled] = []  # what the caller has not run yet
+        self.first: set[UOp] = set()  # what is computed now, since others wait for it
         self.capturing = _Capturing()
         self.default = ANYWHERE  # the default device of the last time that values were asked for
         self.printer: Callable[[], Printer]  # set by the package

@@ -27,6 +27,7 @@
 """
 from __future__ import annotations
 
+from contextlib import ContextDecorator
 from typing import Any
 
 from impl.tensor.base import Runtime
@@ -46,12 +47,14 @@ class Tensor(CustomKernels):
 
     @classmethod
     def train(cls, mode: bool = True) -> _Training:
-        """A block in which dropout drops and batch norm learns: `with Tensor.train(): ...`."""
+        """A block in which dropout drops and batch norm learns: `with Tensor.train(): ...`; or a
+        function that is one, after `@Tensor.train()`.
+        """
         return _Training(cls, mode)
 
 
-class _Training:
-    """Sets `training` of a tensor class for a block."""
+class _Training(ContextDecorator):
+    """Sets `training` of a tensor class for a block, or for each call of a function."""
 
     def __init__(self, tensors: type[Tensor], mode: bool) -> None:
         self.tensors, self.mode, self.before = tensors, mode, False
@@ -61,3 +64,7 @@ class _Training:
 
     def __exit__(self, *_: Any) -> None:
         self.tensors.training = self.before
+
+    def _recreate_cm(self) -> _Training:
+        """Of each call its own: one may be within another."""
+        return _Training(self.tensors, self.mode)

@@ -50,7 +50,14 @@ class Shards(TensorBase):
 
     def shard_(self, devices: Any, axis: int | None = None, **axes: int | None) -> Self:
         """This tensor itself, on several devices from now on; see `shard`."""
-        placed = self.shard(devices, axis, **axes)
+        return self._lying_as(self.shard(devices, axis, **axes))
+
+    def to_(self, device: Any) -> Self:
+        """This tensor itself, on another device, or as copies on several, from now on; see `to`."""
+        return self._lying_as(self.to(device))
+
+    def _lying_as(self, placed: Self) -> Self:
+        """This tensor itself, with the value of another one, and where that lies."""
         self.uop, self.device = placed.uop, placed.device
         if self._parameter:
             self._own_memory()

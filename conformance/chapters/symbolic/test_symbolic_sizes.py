@@ -430,6 +430,23 @@ def test_readers_whose_values_are_not_the_writers() -> None:
     assert [each.item() for each in sums] == [6, 20, 56]
 
 
+@verifies("linear.variables.one-value")
+def test_writes_at_two_values_of_a_variable_ask_for_a_realize() -> None:
+    at, values = Variable("at", 0, 9), np.zeros(10, np.float32)
+    for realized in (True, False):
+        t = Tensor(values).realize()
+        for step in (3, 5):
+            n = at.bind(step)
+            t[n:n + 1] = float(step)
+            if realized:
+                t.realize()
+        if realized:
+            assert t.tolist() == [0, 0, 0, 3, 0, 5, 0, 0, 0, 0]
+        else:
+            with pytest.raises(VariableError, match="bound to 3 and to 5 .* realize what has"):
+                t.tolist()
+
+
 @verifies("schedule.document.complete", observe="schedule")
 def test_documents_of_symbolic_programs_are_sound() -> None:
     n = Variable("n", 1, 10)

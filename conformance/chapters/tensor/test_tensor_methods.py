@@ -927,6 +927,12 @@ def test_distributions() -> None:
     assert abs((kept == 0).mean() - 0.3) < 0.02
     assert Tensor(A).dropout(0.5).uop is Tensor(A).uop or not Tensor.training
 
+    @Tensor.train()
+    def training() -> bool:
+        return Tensor.training
+
+    assert training() and not Tensor.training
+
 
 @verifies("tensor.random.bits")
 def test_a_step_written_again_has_the_same_variables() -> None:
