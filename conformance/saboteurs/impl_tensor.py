@@ -544,7 +544,7 @@ class SeedsDependOnThePast(ImplPatch):
 class RemediesSayNothing(ImplPatch):
     rule = "errors.name.missing"
     description = "a misspelt method is answered with a hint at the documentation"
-    target = "impl.tensor.names:_remedy"
+    target = "impl.tensor.names:remedy_of"
 
     def replacement(self, original: Function) -> Function:
         return lambda tensors, name: "read the documentation"
