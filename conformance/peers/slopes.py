@@ -32,6 +32,7 @@ _MOST = 500
 _NONE = {"special.i1e": "has no second derivative at 0, which is among the samples",
          "linalg.pinv.hermitian": "is asked of matrices that are not symmetric",
          "linalg.vander": "is asked of numbers", "to": "is about devices",
+         "half": "rounds its gradient to half the digits",
          "nn.functional.pad.replicate_negative": "cuts off, which `pad` does in one mode only"}
 #: Vectors of which only the direction is known: the signs are no part of the answer.
 _DIRECTIONS = ("linalg.eigh", "linalg.svd", "svd")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from conformance.emulation import metal_objects
-from conformance.trace import verifies
+from conformance.house.test_examples import run_text
+from conformance.trace import ROOT, verifies
 from impl import Context, Tensor, TinyJit, Variable
 from impl.cpu.compiler import find_compiler
 from impl.custom import KernelMemory, KernelStore, KernelStores, local, loop
@@ -103,12 +104,31 @@ def test_values_on_an_emulated_metal(emulation_folder: Path) -> None:
     with metal_objects.installed():
         Device.opened.pop("METAL", None)
         values_on("METAL")
+        guide_on("METAL")
         Device.opened.pop("METAL", None)
 
 
 def values_on_cuda() -> None:
     """Run by the tests of the chapter cuda, where the mock is the driver."""
     values_on("CUDA")
+    guide_on("CUDA")
+
+
+def guide_on(device: str) -> None:
+    """Attention, a step of Adam, the greatest elements and the nearest rows, as the guide has them.
+    """
+    text = (ROOT / "docs" / "own-kernels.md").read_text(encoding="utf-8")
+    with Context(DEVICE=device, SPEC=0, POISON=0):
+        assert run_text(text, "own-kernels.md") >= 6
+
+
+@verifies("custom.value.equal")
+@verifies("custom.gradient.given+2")
+@pytest.mark.parametrize("device", [
+    "REFERENCE", *(pytest.param(name, marks=pytest.mark.device(name))
+                   for name in ("OPENCL", "WEBGPU"))])
+def test_the_guide_on_every_device(device: str) -> None:
+    guide_on(device)  # the tests of texts run it on the processor
 
 
 @verifies("custom.value.equal")
