@@ -16,8 +16,8 @@ class ViewsAreWhatTheyShow(Edit):
     rule = "transforms.derivative.argument"
     description = "memory has the gradient of a view that was realized where it lies"
     file = "impl/gradient/nodes.py"
-    old = "while node.op is Ops.DETACH or node.op in MOVEMENT:"
-    new = "while node.op is Ops.DETACH or node.op is Ops.RESHAPE and node.tag is not None:"
+    old = "value = shown_value(computed)"
+    new = "value = named_value(computed)"
 
 
 class GradientsChangePlaces(Edit):

@@ -423,16 +423,32 @@ def expression_of(node: UOp) -> UOp:
         for reference in node.arg[0].nodes:
             computed: UOp | None = reference()
             if computed is not None and computed.realized is node:
-                value = named_value(computed)
+                value = shown_value(computed)
                 if value is computed or in_memory(value) is not node:
                     return computed  # r[impl gradient.realized.keeps]
     return node
 
 
 def named_value(node: UOp) -> UOp:
-    """The value to which a node only gives another name or form: a variable, a view, a gradient of
-    its own.
-    """
+    """The value to which a node only gives another name: a variable, or a gradient of its own."""
+    while _is_name(node):
+        node = node.src[0]
+    return node
+
+
+def shown_value(node: UOp) -> UOp:
+    """The value of which a node is a view, or another name."""
     while node.op is Ops.DETACH or node.op in MOVEMENT:
         node = node.src[0]
     return node
+
+
+def has_name(node: UOp) -> bool:
+    """Whether a view gives what it shows another name."""
+    while node.op in MOVEMENT and not _is_name(node):
+        node = node.src[0]
+    return _is_name(node)
+
+
+def _is_name(node: UOp) -> bool:
+    return node.op is Ops.DETACH or node.op is Ops.RESHAPE and node.tag is not None

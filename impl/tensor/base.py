@@ -470,9 +470,14 @@ class TensorBase(metaclass=Named):
         node = self.uop
         if self._history is not node:
             self._remember()
-        value = nodes.named_value(node)
-        named = node.op is Ops.DETACH or node.tag is not None
-        if value is node or (self._history is not node or not named) and (
+        value, shown = nodes.named_value(node), nodes.shown_value(node)
+        if shown is not value and shown.op is Ops.BUFFER and in_memory(shown) is leaf:
+            # A view of all of it, where it lies and in its form: one value with what it shows.
+            expression = nodes.expression_of(leaf)
+            self._history = None if expression is leaf else expression
+            if not nodes.has_name(node):
+                self.uop = leaf
+        elif value is node or self._history is not node and (
                 node.tag is not None or in_memory(value) is not leaf):
             self.uop = leaf
         else:
@@ -483,7 +488,8 @@ class TensorBase(metaclass=Named):
     def _remember(self) -> None:
         """Keep the expression, if its value may depend on a parameter."""
         node = self.uop
-        if node.op not in _WITHOUT_HISTORY and node.dtype.kind == "f" and not self._parameter \
+        known = node.op is Ops.BUFFER or node.op is Ops.DETACH and node.tag is None
+        if not known and node.dtype.kind == "f" and not self._parameter \
                 and (node.reads & _parameter_bits[0] or keeping):
             self._history = node
             for kept in keeping:
@@ -809,8 +815,6 @@ class _Mode(threading.local):
 
 
 mode = _Mode()
-#: What no gradient flows through, or what is in memory already.
-_WITHOUT_HISTORY = (Ops.BUFFER, Ops.DETACH)
 _parameters: dict[int, weakref.ref[Any]] = {}
 #: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
 _parameter_bits = [0]
