@@ -77,6 +77,9 @@ def upward_imports(path: Path, root: Path, slugs: list[str]) -> list[str]:
     own = chapter_of(path, root)
     if own in USER_LIBRARIES:
         return []
+    if own not in slugs and own != "__init__":
+        return [f"impl/{path.relative_to(root / 'impl').as_posix()}: spec/index.md has no row for "
+                f"the chapter {own}"]
     allowed = set(slugs[: slugs.index(own) + 1]) if own in slugs else set()
     return [
         f"impl/{path.relative_to(root / 'impl').as_posix()}:{line}: imports {target}, "

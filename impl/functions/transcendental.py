@@ -4,6 +4,7 @@ Every text is free of branches, so that it is the same for any number of element
 gives the same bits with vectors and without. `$F`, `$I` and `$K` are a type, its integers and its
 kind (see `types.fill`); `sel_$K` chooses, `bits_$K` and `unbits_$K` look at a float as an integer.
 `fma_$K` may be rounded twice; `fused_$K` stands where what the product loses must not be lost.
+Nothing is assigned to a parameter: WGSL has no such assignment.
 
 `python -m conformance.bench accuracy` measures the errors over all floats.
 """
