@@ -86,7 +86,7 @@ class WGSL(Gpu):
     def argument(self, name: str, param: UOp, written: bool) -> str:
         """An array of words, bound once also where it is read as two types."""
         # r[impl webgpu.argument.offset+2]
-        words = f"b{param.arg}"
+        words = f"words{param.arg}"
         if param.arg not in self.begins:
             self.parameters.append(param.arg)
             self.given.append(words)

@@ -320,8 +320,7 @@ class ArtefactLayout:
         leaves = self.found.outputs
         paths = [*leaves][::-1]
         for path, name in names.of_results(paths).items():
-            leaf = leaves[path]
-            buffer, shape = leaf.arg[0], leaf.arg[2]
+            buffer, shape = leaves[path]
             made.outputs.append(_port(name, buffer, shape))
             found.append((self.where[buffer], Spot("output", len(made.outputs) - 1),
                           made.outputs[-1].nbytes))

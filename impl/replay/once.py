@@ -11,14 +11,14 @@ import numpy as np
 from impl import realize
 from impl.effects import Buffer, Effects, lock
 from impl.errors import ReplayError
-from impl.ir import Ops, UOp
+from impl.ir import Ops, Shape, UOp
 from impl.realize import session
 from impl.replay.arguments import take_apart
 from impl.replay.capture import Capture, stand_ins_of
 from impl.replay.jit import TinyJit, captured_function
 from impl.replay.reads import Reason
 from impl.replay.recording import Captured
-from impl.replay.results import mapped
+from impl.replay.results import buffer_and_shape, mapped
 from impl.replay.states import States, copied
 from impl.symbolic import watching
 from impl.tensor import Tensor
@@ -32,7 +32,7 @@ _Was = tuple["weakref.ref[Tensor]", UOp]
 class Observation:
     """What one call of a function did, and what was in memory before it; nothing of it is left.
 
-    `outputs` are the leaves of the results, by their paths; `random_used` is how many random
+    `outputs` are buffers and shapes of the results, by path; `random_used` is how many random
     numbers were drawn. `planned` has what the planner gave for each run, in the order of the runs
     of `captured`; `reasons` is why the call could not be done again without Python, if it could
     not; `copies` are the buffers that tensors had, with copies of what stood there; `held` is the
@@ -40,7 +40,7 @@ class Observation:
     """
 
     captured: Captured | None
-    outputs: dict[str, UOp]
+    outputs: dict[str, tuple[Buffer, Shape]]
     random_used: int
     reasons: list[Reason]
     planned: list[Any]
@@ -106,7 +106,7 @@ def _observe(jit: Any, given: Any, capture: _Observer,
     was, gradients, copies = _take(capture)
     held, of_gradients = ({id(holder): node for reference, node in leaves
                            if (holder := reference()) is not None} for leaves in (was, gradients))
-    captured, outputs, random_used = None, dict[str, UOp](), 0
+    captured, outputs, random_used = None, dict[str, tuple[Buffer, Shape]](), 0
     reasons = dict.fromkeys(capture.reads.reasons)
     session.capturing.observers.append(capture)
     try:
@@ -114,7 +114,8 @@ def _observe(jit: Any, given: Any, capture: _Observer,
             result = jit.function(*given[0], **given[1])
         capture.check_containers(given)
         captured = capture.captured(result)
-        outputs = {path: tensor.uop for path, tensor in take_apart(result).tensors.items()}
+        outputs = {path: buffer_and_shape(tensor)
+                   for path, tensor in take_apart(result).tensors.items()}
         capture.before, capture.parameters, result = [], [], None
         if captured is not None and not States("", captured.sources, []).has_owners():
             captured = None

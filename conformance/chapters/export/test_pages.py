@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,14 @@ return {{losses, scores, weights: [...saved["model.scores.bias"]]}};
     assert np.allclose(said[1]["losses"], losses, rtol=1e-5)
     assert np.allclose(said[1]["scores"], scores, rtol=1e-3, atol=1e-5)
     assert len(said[1]["weights"]) == 10 and any(said[1]["weights"])
+
+
+@verifies("export.gpu.values")
+def test_arrays_and_counters_have_names_of_their_own(tmp_path: Path) -> None:
+    with Context(DEVICE="REFERENCE"):
+        weight = Tensor.zeros(10, 256).contiguous().realize()
+        export(lambda x: weight @ x, (Tensor.zeros(256).contiguous().realize(),), tmp_path,
+               target="webgpu", name="f")
+    text = (tmp_path / "f.mjs").read_text()
+    arrays = {*re.findall(r"var<storage, read_write> (\w+):", text)}
+    assert arrays and not arrays & {*re.findall(r"(?:let|var) (\w+):", text)}
