@@ -15,9 +15,9 @@ class ArgumentsAreTheirValues(Edit):
 class ViewsAreWhatTheyShow(Edit):
     rule = "transforms.derivative.argument"
     description = "memory has the gradient of a view that was realized where it lies"
-    file = "impl/gradient/nodes.py"
-    old = "value = shown_value(computed)"
-    new = "value = named_value(computed)"
+    file = "impl/tensor/base.py"
+    old = "if shown is not value and shown.op is Ops.BUFFER and in_memory(shown) is leaf:"
+    new = "if shown is None:"
 
 
 class GradientsChangePlaces(Edit):
