@@ -46,7 +46,7 @@ class NamesTheRequest(Edit):
 class NamesTheRequestAgain(Edit):
     rule = "errors.message.later"
     description = "where a kernel ran before, what its device says names the line of the request"
-    first = "test_a_device_that_fails_names_the_line"
+    first = "test_a_device_that_fails_names_the_line_of_what_it_computes"
     file = "impl/realize/values.py"
     old, new = "error.say_line(line_of(root.origin))", "pass"
 

@@ -122,8 +122,8 @@ class NumbersAreComparedAsTheyWere(Edit):
     rule = "rewrite.simplify.exact"
     description = "a number that is only about the float that was made of it is compared itself"
     file = "impl/rewrite/folding.py"
-    old = "    if not holds_all(y.dtype, x.dtype):\n        return None\n    first"
-    new = "    first"
+    old, new = "if not holds_all(y.dtype, x.dtype):\n        return None\n    first", \
+        "if False:\n        return None\n    first"
 
 
 class ProductsNeverWrapAround(Edit):
