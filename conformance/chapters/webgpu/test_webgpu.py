@@ -210,7 +210,7 @@ def test_lanes_that_write_parts_of_a_word_keep_the_others() -> None:
         wanted = given.copy()
         wanted[::4] = given[:250]
         assert np.array_equal(out, wanted), dtype
-        assert "atomicAnd(&b0" in render(ast, WGSL()).body
+        assert "atomicAnd(&words0" in render(ast, WGSL()).body
     assert "atomic" not in render(kb.matmul(4, 4, 4), WGSL()).text
 
 
