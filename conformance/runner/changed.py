@@ -863,6 +863,24 @@ p.b[0] = 3.0
 p = p._replace(a=4.0)
 P.a = property(lambda self: 9.0)
 
+# a named tuple made inside
+P = collections.namedtuple("P", "a b", defaults=(2.0,))
+class O: k = 1.0
+o = O()
+-
+p = P(o)
+return x * p.a.k + p.b * p._replace(b=o.k).b
+-
+o.k = 3.0
+P.__new__.__defaults__ = (5.0,)
+
+# the class of an object made inside
+class C: k = 1.0
+-
+return x * C().__class__.k
+-
+C.k = 2.0
+
 # a data class that is not frozen
 @dataclasses.dataclass
 class D:

@@ -335,6 +335,8 @@ class Following:
                 return found | {thing}
             if thing.kind is not None and name == "__dict__":
                 return self.contents_of(thing)
+            if thing.kind is not None and name == "__class__":
+                return self.wrap(thing.kind, thing.kind.__name__)
             if thing.kind is not None:
                 return found | self.of_class(thing, thing.kind, name)
             if name not in _METHODS and thing.code is None and not thing.named:
@@ -503,7 +505,10 @@ class Following:
                 return NONE  # it always raises
             return self.call(self.intern(Bound, self.only(asked, f"{kind.__name__}.__getattr__"),
                                          thing), [self.wrap(name, name)], {})
-        self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
+        if meta is None:
+            self.own(kind.__mro__, name)
+        else:
+            self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
         return NOTHING
 
     def only(self, value: Any, path: str) -> Any:
@@ -542,8 +547,9 @@ class Following:
                 held = self.reads.note("attribute", thing.value, name, path)
                 return NOTHING if held is MISSING else self.wrap(held, path)
             return NOTHING
-        if type(found).__name__ == "_tuplegetter" and isinstance(thing, Outside):
-            return self.wrap(getattr(thing.value, name), path)
+        if type(found) is pure.TUPLE_GETTER:  # of one made here it is among its contents
+            return self.wrap(getattr(thing.value, name), path) if isinstance(thing, Outside) \
+                else NOTHING
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType,
                               types.BuiltinFunctionType, types.ClassMethodDescriptorType)):
             return self.intern(Native, thing, name)
@@ -650,8 +656,8 @@ class Following:
         a loop over it calls.
         """
         kind = thing.kind if isinstance(thing, Created) else type(thing.value)
-        if kind is None or pure.is_own(kind) or issubclass(kind, BaseException) \
-                or kind.__module__ in ("enum", "abc"):
+        if kind in (None, pure.TUPLE_GETTER) or pure.is_own(kind) \
+                or issubclass(kind, BaseException) or kind.__module__ in ("enum", "abc"):
             return NOTHING
         key = "operators", thing, shown, changes, loop
         if key in self.active:

@@ -33,6 +33,8 @@ CLOSED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types
           types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
           types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, slice, property,
           staticmethod, classmethod, super, type)
+#: What finds a part of a named tuple by its name.
+TUPLE_GETTER: type = type(vars(collections.namedtuple("Pair", "left"))["left"])
 #: Their methods that change them.
 CHANGING = frozenset((
     "append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update", "add",
