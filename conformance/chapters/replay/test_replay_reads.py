@@ -46,7 +46,8 @@ def test_hidden_changes_are_seen(program: changed.Changed) -> None:
         assert changed.played(program, TinyJit)[0] == wanted
 
 
-@pytest.mark.parametrize("name", ["texts_as_keys", "named_tuples", "partials", "carried_state", "decorated"])
+@pytest.mark.parametrize("name", ["texts_as_keys", "named_tuples", "partials", "carried_state",
+                                  "decorated"])
 @verifies("replay.guard.complete", observe="replay")
 @verifies("replay.reads.followed", observe="replay")
 def test_bodies_of_users_are_replayed(name: str) -> None:
