@@ -158,12 +158,18 @@ def _less_multiple(x: UOp, y: UOp) -> UOp:
 
 
 def remainder(x: UOp, y: UOp) -> UOp:
-    """What is left of x when as many y are taken from it as fit: it has the sign of x.
+    """What is left of x when as many y are taken from it as fit: it has the sign of x."""
+    if x.dtype in HALF:
+        return cast(remainder(*(cast(one, dtypes.float32) for one in (x, y))), x.dtype)
+    rest = _rest(x, y)
+    return nodes.add(rest, _slope_of_remainder(x, y, rest))
+
+
+def _rest(x: UOp, y: UOp) -> UOp:
+    """The remainder of float32 or float64, without a gradient.
 
     Multiples of 2**22 times y (2**50 of float64) go first. What has more of them becomes 0.
     """
-    if x.dtype in HALF:
-        return cast(remainder(*(cast(one, dtypes.float32) for one in (x, y))), x.dtype)
     fixed, divisor = nodes.detach(x), nodes.detach(y)
     size, step, large = absolute(fixed), absolute(divisor), _DIGITS[x.dtype][2]
     many = scale(step, large)
@@ -175,8 +181,7 @@ def remainder(x: UOp, y: UOp) -> UOp:
     rest = where(binary(Ops.AND, beyond, known), number(x, 0), rest)
     rest = where(compare(Ops.CMPLT, fixed, number(x, 0)), nodes.neg(rest), rest)
     # r[impl tensor.division.value]
-    rest = where(compare(Ops.CMPLT, size, step), fixed, rest)
-    return nodes.add(rest, _slope_of_remainder(x, y, rest))
+    return where(compare(Ops.CMPLT, size, step), fixed, rest)
 
 
 def _slope_of_remainder(x: UOp, y: UOp, rest: UOp) -> UOp:
@@ -195,7 +200,7 @@ def floor_quotient(x: UOp, y: UOp) -> UOp:
     """x / y of floats, rounded down, as NumPy computes it: from what is left of x."""
     if x.dtype in HALF:
         return cast(floor_quotient(*(cast(one, dtypes.float32) for one in (x, y))), x.dtype)
-    rest = remainder(x, y)
+    rest = _rest(x, y)  # a number that is rounded down has no slope
     whole = nodes.div(nodes.sub(x, rest), y)
     down = unary(Ops.FLOOR, whole)
     short = compare(Ops.CMPLT, number(x, 0.5), nodes.sub(whole, down))
