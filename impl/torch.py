@@ -11,6 +11,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -40,9 +41,8 @@ set_rng_state = Tensor.set_rng_state
 _MEANT = {
     "compile": "TinyJit(step), of a function that does a whole training step, or an evaluation",
     "autocast": "model.bfloat16(), or nothing: no dtype is changed unasked",
-    "Generator": "torch.manual_seed: there is one sequence of random numbers",
     "multiprocessing": "impl.distributed: one program in several processes",
-    "jit": "TinyJit(function)", "script": "TinyJit(function)", "trace": "TinyJit(function)",
+    "jit": "TinyJit(function)", "istft": "NumPy on z.numpy()",
     "set_default_dtype": "dtype= where a tensor is made",
     "set_default_tensor_type": "dtype= where a tensor is made",
     "set_default_device": "the environment variable DEVICE", "from_dlpack": "Tensor.from_dlpack",
@@ -50,11 +50,11 @@ _MEANT = {
     "set_float32_matmul_precision": "Context(ALLOW_TF32=1)",
     "set_printoptions": "numpy.set_printoptions", "profiler": "DEBUG=2, or x.explain()",
     "onnx": "the file of weights: impl.torch.save", "hub": "impl.torch.load of a file",
-    "complex64": "pairs of real numbers: there are no complex dtypes",
-    "complex128": "pairs of real numbers: there are no complex dtypes",
+    **dict.fromkeys(("complex64", "complex128", "cfloat", "cdouble"),
+                    "torch.complex(real, imag), a pair: there are no complex dtypes"),
     "special": "the methods of tensors, x.erf()", "sparse": "x: all tensors are dense"}
 #: Modules with a home elsewhere.
-_MODULES = {"amp": "impl.nn.amp", "distributions": "impl.nn.distributions"}
+_MODULES = {"amp": "impl.nn.amp", "fft": "impl.fft"}
 #: PyTorch's names of classes whose instances have one dtype.
 _KINDS = {"FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64,
           "HalfTensor": dtypes.float16, "LongTensor": dtypes.int64, "IntTensor": dtypes.int32,
@@ -95,7 +95,8 @@ def _found(name: str) -> Any:
     if isinstance(getattr(dtypes, name, None), DType):
         return getattr(dtypes, name)
     if name in _KINDS:
-        return lambda data: Tensor(data, dtype=_KINDS[name])
+        return lambda *data: Tensor(data[0], dtype=_KINDS[name]) if len(data) == 1 \
+            and not isinstance(data[0], _int) else Tensor.empty(*data, dtype=_KINDS[name])
     if _MODULES.get(name):
         return importlib.import_module(_MODULES[name])
     if name in ("finfo", "iinfo"):
@@ -132,13 +133,15 @@ def _function(name: str) -> Callable[..., Any]:
         inspect.getattr_static(Tensor, name), staticmethod)
 
     def call(*given: Any, **named: Any) -> Any:
-        if named.get("generator", given) is None:
-            del named["generator"]
+        generator = named.pop("generator", None)
         if "input" in named:
             given = (named.pop("input"), *given)
         if not bound and given and isinstance(given[0], (_int, _float)):
             given = (Tensor(given[0]), *given[1:])
-        return method(*given, **named)
+        if given and isinstance(getattr(given[0], "imag", None), Tensor):
+            return getattr(given[0], name)(*given[1:], **named)  # a Complex has its own
+        with generator or nullcontext():
+            return method(*given, **named)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = method.__doc__
@@ -181,18 +184,20 @@ def is_tensor(obj: Any) -> bool:
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, **named: Any) -> Tensor:
     """Normal numbers with this mean and deviation, in a shape, or in that of the two."""
-    named.pop("generator", None)
+    generator = named.pop("generator", None)
     if size is None:
         size = (as_tensor(mean) + as_tensor(std)).shape
-    return Tensor.randn(*size, **named) * std + mean
+    with generator or nullcontext():
+        return Tensor.randn(*size, **named) * std + mean
 
 
 def randint(low: int, high: Any = None, size: Any = None, **named: Any) -> Tensor:
     """Whole numbers: `randint(high, size)` from 0 on, or `randint(low, high, size)`."""
-    named.pop("generator", None)
+    generator = named.pop("generator", None)
     if size is None:
         low, high, size = 0, low, high
-    return Tensor.randint(*size, low=low, high=high, **named)
+    with generator or nullcontext():
+        return Tensor.randint(*size, low=low, high=high, **named)
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
@@ -254,7 +259,8 @@ is_grad_enabled = GradientMode.is_on
 
 
 def _grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
-          create_graph: bool = False, allow_unused: bool | None = None) -> tuple[Tensor, ...]:
+          create_graph: bool = False, only_inputs: bool = True,
+          allow_unused: bool | None = None) -> tuple[Tensor, ...]:
     """The gradients of outputs, added up, with respect to inputs."""
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
@@ -266,7 +272,110 @@ def _grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: boo
     return tuple(found if create_graph else [one.detach() for one in found])
 
 
-autograd = SimpleNamespace(grad=_grad, no_grad=no_grad, Variable=as_tensor)
+class FunctionContext:
+    """What `forward` of a `Function` leaves for its `backward`."""
+
+    def __init__(self, count: int) -> None:
+        self.saved_tensors: tuple[Any, ...] = ()
+        self.needs_input_grad = (True,) * count
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep them as `saved_tensors`."""
+        self.saved_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Nothing: `backward` says which gradient there is."""
+
+    mark_dirty = mark_non_differentiable
+
+
+class Function:
+    """An operation with a gradient of its own: static methods `forward(ctx, ...)`, or
+    `forward(...)` and `setup_context(ctx, inputs, output)`, and `backward(ctx, *gradients)`, which
+    is linear in the gradients.
+    """
+
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
+    setup_context: Callable[..., Any] | None = None
+
+    @classmethod
+    def apply(cls, *given: Any) -> Any:
+        """What `forward` returns, with the gradient of `backward`."""
+        context = FunctionContext(len(given))
+
+        def computed(*inputs: Any) -> tuple[Any, Callable[..., Any]]:
+            if cls.setup_context is None:
+                return cls.forward(context, *inputs), pulled
+            result = cls.forward(*inputs)
+            cls.setup_context(context, inputs, result)
+            return result, pulled
+
+        def pulled(*gradients: Any) -> Any:
+            return cls.backward(context, *gradients)
+
+        return func.custom_gradient(computed)(*given)
+
+
+# Random numbers
+
+class Generator:
+    """A sequence of random numbers of its own, for functions that are given `generator=`."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.state, self.outer = get_rng_state(), list[Any]()
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Begin again."""
+        with self:
+            Tensor.manual_seed(seed)
+        return self
+
+    def __enter__(self) -> Generator:
+        self.outer.append(get_rng_state())
+        set_rng_state(self.state)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.state = get_rng_state()
+        set_rng_state(self.outer.pop())
+
+
+def view_as_real(input: Any) -> Tensor:
+    """Complex numbers with a last axis of both parts."""
+    return Tensor.stack(input.real, input.imag, dim=-1)
+
+
+def complex(real: Tensor, imag: Tensor) -> Any:
+    """Complex numbers of both parts: see `impl.fft.Complex`."""
+    from impl.fft import Complex
+    return Complex(real, imag)
+
+
+def view_as_complex(input: Tensor) -> Any:
+    """Complex numbers of a last axis of both parts."""
+    return complex(input[..., 0], input[..., 1])
+
+
+def polar(abs: Tensor, angle: Tensor) -> Any:
+    """Complex numbers of absolute values and angles."""
+    return complex(abs * angle.cos(), abs * angle.sin())
+
+
+def stft(*given: Any, **named: Any) -> Any:
+    """`impl.fft.stft`."""
+    from impl import fft
+    return fft.stft(*given, **named)
+
+
+def spmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """A product: all tensors are dense."""
+    product: Tensor = input @ mat2
+    return product
+
+
+def _variable(data: Any, requires_grad: bool = False) -> Tensor:
+    return as_tensor(data).detach().requires_grad_(requires_grad)
 
 
 # Devices
@@ -310,14 +419,19 @@ def _part(name: str, **members: Any) -> ModuleType:
 
 
 def _publish_parts() -> dict[str, Any]:
-    from impl.nn import data, functional, init, lr_scheduler, swa_utils
+    from impl.nn import data, distributions, functional, init, lr_scheduler, swa_utils
+    autograd = _part("autograd", grad=_grad, no_grad=no_grad, Variable=_variable,
+                     Function=Function)
     for name, module in (("nn", nn), ("optim", nn.optim), ("nn.functional", functional),
-                         ("nn.init", init), ("optim.lr_scheduler", lr_scheduler),
-                         ("optim.swa_utils", swa_utils), ("utils.data", data)):
+                         ("nn.init", init), ("nn.utils", nn.utils),
+                         ("nn.parameter", nn.parameter), ("optim.lr_scheduler", lr_scheduler),
+                         ("optim.swa_utils", swa_utils), ("utils.data", data),
+                         ("distributions", distributions)):
         sys.modules[f"{__name__}.{name}"] = module
     checked = SimpleNamespace(checkpoint=lambda function, *given, **_: func.checkpoint(function)(
         *given))
-    return {"utils": _part("utils", data=data, checkpoint=checked), "linalg": Tensor.linalg}
+    return {"utils": _part("utils", data=data, checkpoint=checked), "linalg": Tensor.linalg,
+            "autograd": autograd, "distributions": distributions}
 
 
 globals().update(_publish_parts())

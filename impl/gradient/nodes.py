@@ -162,7 +162,7 @@ def cast(x: UOp, dtype: DType) -> UOp:
 
 def detach(x: UOp) -> UOp:
     """x, through which no gradient flows."""
-    if x.op is _CONST or x.op is Ops.DETACH or x.dtype.kind != "f":
+    if x.op is _CONST or x.dtype.kind != "f" or x.op is Ops.DETACH and x.tag is None:
         return x
     # r[impl gradient.detach.stops+2]
     return UOp(Ops.DETACH, x.dtype, (x,))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,8 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
     if sum(counts) != total:  # r[impl errors.argument.refused]
         raise ArgumentError("random_split", f"lengths {counts} are not {total} together",
                             "give lengths that are, or shares that are 1 together")
-    order = Tensor.randperm(total).tolist()
+    with generator or nullcontext():
+        order = Tensor.randperm(total).tolist()
     stops = np.cumsum(counts)
     return [Subset(dataset, order[stop - count:stop])
             for stop, count in zip(stops, counts, strict=True)]
@@ -90,7 +92,7 @@ class DataLoader:
             raise ArgumentError("DataLoader", f"batch_size is {batch_size}", "give 1 or more")
         self.dataset, self.batch_size, self.shuffle = dataset, batch_size, shuffle
         self.sampler, self.batch_sampler = sampler, batch_sampler
-        self.collate_fn, self.drop_last = collate_fn, drop_last
+        self.collate_fn, self.drop_last, self.generator = collate_fn, drop_last, generator
 
     def __len__(self) -> int:
         """The number of batches."""
@@ -121,12 +123,17 @@ class DataLoader:
             return
         count = len(self.dataset)
         order = list(self.sampler) if self.sampler is not None else \
-            Tensor.randperm(count).tolist() if self.shuffle else range(count)
+            self._shuffled(count) if self.shuffle else range(count)
         size = self.batch_size or 1
         for start in range(0, len(order), size):
             batch = list(order[start:start + size])
             if len(batch) == size or not self.drop_last:
                 yield batch
+
+    def _shuffled(self, count: int) -> list[int]:
+        with self.generator or nullcontext():
+            order: list[int] = Tensor.randperm(count).tolist()
+            return order
 
     def _streamed(self) -> Iterator[Any]:
         """Batches of a dataset that is only iterated."""

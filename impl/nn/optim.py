@@ -6,9 +6,10 @@ and what `state_dict` returns have PyTorch's names, so that its checkpoints load
 """
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,9 @@ State = dict[str, Tensor]
 Loaded = dict[str, tuple[Tensor, Any]]
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> Any:
+    if name in ("lr_scheduler", "swa_utils"):  # where PyTorch has them
+        return importlib.import_module(f"impl.nn.{name}")
     raise missing(name, (), "nn.optim")  # r[impl errors.name.missing]
 
 

@@ -27,9 +27,12 @@
 """
 from __future__ import annotations
 
+import weakref
 from contextlib import ContextDecorator
 from typing import Any
 
+from impl.gradient.nodes import detach
+from impl.ir import UOp
 from impl.tensor.base import Runtime
 from impl.tensor.custom import CustomKernels
 from impl.tensor.random import reserve
@@ -45,12 +48,40 @@ class Tensor(CustomKernels):
 
     __slots__ = ()
 
+    @property
+    def data(self) -> Any:
+        """The value without its gradient, to be changed in place: `p.data.zero_()` changes p.
+
+        `x.data()` gives the elements as a memoryview, as tinygrad has it.
+        """
+        alias = _Data._holding(detach(self.uop), self.device)
+        alias._ancestors = ((weakref.ref(self), ()), *self._ancestors)
+        return alias
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not any(tensor() is self for tensor, _ in value._ancestors):  # else it is written
+            self.assign(value.to(self.device))
+
     @classmethod
     def train(cls, mode: bool = True) -> _Training:
         """A block in which dropout drops and batch norm learns: `with Tensor.train(): ...`; or a
         function that is one, after `@Tensor.train()`.
         """
         return _Training(cls, mode)
+
+
+class _Data(Tensor):
+    """Another name of a tensor's value: what is written to it is written to the tensor."""
+
+    __slots__ = ()
+
+    def __call__(self) -> memoryview:
+        return CustomKernels.data(self)
+
+    def _wrap(self, node: UOp) -> Any:
+        known = super()._wrap(node)
+        return Tensor._holding(known.uop, known.device)
 
 
 class _Training(ContextDecorator):

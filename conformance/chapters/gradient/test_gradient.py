@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, dtypes
+from impl import Tensor, dtypes, func
 from impl.errors import DTypeError, GraphError, ShapeError
 from impl.gradient import compute_gradient, nodes
 from impl.ir import Ops, UOp, toposort
@@ -490,3 +490,11 @@ def test_writing_in_a_block_without_gradients_is_as_elsewhere() -> None:
         found.append([one.tolist() for one in (x, row, last, copied, made)])
         assert (x * x).sum().gradient(x)[0].tolist() == (2 * x.numpy()).tolist()
     assert found[0] == found[1] and found[0][0] == [[1.0, 3.0], [7.0, 13.0]]
+
+
+@verifies("gradient.detach.stops+2")
+def test_a_value_with_a_gradient_of_its_own_is_detached_and_keeps_it_when_realized() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    doubled = func.custom_gradient(lambda given: (given * 2, lambda change: change * 5))
+    assert (x.sum() * doubled(x).detach().sum()).gradient(x)[0].tolist() == [6, 6]
+    assert doubled(x).realize().sum().gradient(x)[0].tolist() == [5, 5]

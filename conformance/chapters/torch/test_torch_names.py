@@ -178,7 +178,7 @@ def test_the_names_are_those_of_the_whole_module_too() -> None:
 
 
 @pytest.mark.parametrize(("name", "remedy"), [
-    ("zerox", "did you mean zeros?"), ("compile", "TinyJit(step)"), ("complex64", "pairs of real"),
+    ("zerox", "did you mean zeros?"), ("compile", "TinyJit(step)"), ("complex64", "a pair"),
     ("sparse", "all tensors are dense"), ("hash_tensor", "x.data()")])
 def test_a_name_that_is_not_there_says_what_to_write(name: str, remedy: str) -> None:
     with pytest.raises(NameMissingError, match=f"^torch: there is no {name}; ") as caught:
@@ -243,3 +243,64 @@ def test_draws_have_their_distribution() -> None:
         0, 1}
     with pytest.raises(ArgumentError, match="Categorical: probs and logits are given, or neither"):
         ours.distributions.Categorical()
+
+
+def test_an_operation_has_a_gradient_of_its_own() -> None:
+    class Tripled(ours.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, times: int) -> Tensor:
+            ctx.save_for_backward(x)
+            return x * times
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+            return gradient * ctx.saved_tensors[0] * 100, None
+
+    class Parts(ours.autograd.Function):
+        @staticmethod
+        def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+            return x * 1, x * 2
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.factor = 5
+
+        @staticmethod
+        def backward(ctx: Any, one: Tensor, two: Tensor) -> Tensor:
+            return one + two * ctx.factor
+
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = Tripled.apply(x, 3)
+    assert y.tolist() == [3, 6] and y.sum().gradient(x)[0].tolist() == [100, 200]
+    one, two = Parts.apply(x)
+    assert (one + two).sum().gradient(x)[0].tolist() == [6, 6]
+
+
+def test_a_generator_has_numbers_of_its_own() -> None:
+    ours.manual_seed(5)
+    wanted = Tensor.rand(3).tolist()
+    ours.manual_seed(5)
+    generator = ours.Generator().manual_seed(7)
+    first, second = (ours.rand(2, generator=generator).tolist() for _ in range(2))
+    assert Tensor.rand(3).tolist() == wanted and first != second
+    again = ours.Generator().manual_seed(7)
+    assert ours.rand(2, generator=again).tolist() == first
+    loader = data.DataLoader(range(9), 9, shuffle=True, generator=ours.Generator().manual_seed(1))
+    other = data.DataLoader(range(9), 9, shuffle=True, generator=ours.Generator().manual_seed(1))
+    assert next(iter(loader)).tolist() == next(iter(other)).tolist() != list(range(9))
+
+
+def test_what_is_written_to_data_is_written_to_the_tensor() -> None:
+    weight = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    weight.data.fill_(5.0)
+    weight.data[0] = 1.0
+    weight.data -= 1
+    assert weight.tolist() == [[0, 0], [4, 4]] and weight.requires_grad
+    weight.data = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert (weight * weight.data).sum().gradient(weight)[0].tolist() == [[1, 2], [3, 4]]
+    assert weight.data().tolist() == weight.tolist() and type(weight.data * 2) is Tensor  # type: ignore[operator]
+    weight[1].data.zero_()
+    assert weight.tolist() == [[1, 2], [0, 0]]
+    nn.init.constant_(weight.data, 7.0)
+    assert weight.tolist() == [[7, 7], [7, 7]]
+    assert ours.FloatTensor(2, 3).shape == (2, 3)

@@ -1,0 +1,113 @@
+"""Fourier transforms, compared with NumPy."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from impl import Tensor, fft
+from impl.errors import ArgumentError, DTypeError, NameMissingError, ShapeError
+from impl.settings import Context
+
+random = np.random.default_rng(5)
+
+
+@pytest.fixture(autouse=True)
+def _reference() -> Iterator[None]:
+    with Context(DEVICE="REFERENCE"):
+        yield
+
+
+def drawn(*shape: int) -> tuple[np.ndarray, fft.Complex]:
+    real, imag = (random.standard_normal(shape) for _ in range(2))
+    return real + 1j * imag, fft.Complex(Tensor(real), Tensor(imag))
+
+
+def close(found: Any, wanted: Any) -> bool:
+    value = found.numpy()
+    return value.shape == np.shape(wanted) and np.allclose(value, wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 12, 67, 72, 128])
+def test_a_transform_and_its_inverse(n: int) -> None:
+    wanted, z = drawn(2, n)
+    assert close(fft.fft(z), np.fft.fft(wanted))
+    assert close(fft.ifft(z), np.fft.ifft(wanted))
+    assert close(fft.rfft(z.real), np.fft.rfft(wanted.real))
+    assert close(fft.irfft(fft.rfft(z.real), n), wanted.real)
+
+
+def test_lengths_axes_and_norms() -> None:
+    wanted, z = drawn(3, 6)
+    for norm in (None, "backward", "ortho", "forward"):
+        for n, axis in ((4, 0), (2, 0), (9, 1)):
+            assert close(fft.fft(z, n, axis, norm), np.fft.fft(wanted, n, axis, norm))
+            assert close(fft.ifft(z, n, axis, norm), np.fft.ifft(wanted, n, axis, norm))
+            assert close(fft.irfft(z, n, axis, norm), np.fft.irfft(wanted, n, axis, norm))
+    assert close(fft.fft2(z), np.fft.fft2(wanted)) and close(fft.ifftn(z), np.fft.ifftn(wanted))
+    assert close(fft.fftn(z, (2, 4)), np.fft.fftn(wanted, (2, 4), (0, 1)))
+    assert close(fft.fftshift(z), np.fft.fftshift(wanted))
+    assert close(fft.ifftshift(z.real, 1), np.fft.ifftshift(wanted.real, 1))
+    assert np.allclose(fft.fftfreq(5, 0.1).numpy(), np.fft.fftfreq(5, 0.1))
+    assert np.allclose(fft.rfftfreq(6).numpy(), np.fft.rfftfreq(6))
+    single = fft.rfft(Tensor([1, 2, 3]))
+    assert single.real.dtype.name == "float32" and np.allclose(single.numpy(),
+                                                               np.fft.rfft([1, 2, 3]))
+
+
+def test_complex_numbers_calculate() -> None:
+    a, x = drawn(2, 3)
+    b, y = drawn(3)
+    for found, wanted in ((x + y, a + b), (x - y, a - b), (x * y, a * b), (x / y, a / b),
+                          (2 - x, 2 - a), (1 / x, 1 / a), (x * 2j, a * 2j), (x / 2, a / 2),
+                          (x.conj(), a.conj()), (x.exp(), np.exp(a)), (x[1], a[1]),
+                          (x.sum(0), a.sum(0)), (x.transpose(0, 1), a.T), (-x, -a),
+                          (abs(x), abs(a)), (x.angle(), np.angle(a))):
+        assert close(found, wanted)
+    assert [close(one, a[:, place:place + 1]) for place, one in enumerate(x.chunk(3, 1))] == [1] * 3
+    assert x.shape == (2, 3) and len(x) == 2
+    with pytest.raises(NameMissingError, match="Complex: there is no softmax"):
+        _ = x.softmax
+
+
+def test_gradients_flow() -> None:
+    x = Tensor([1.0, -2.0, 3.0, 0.5], requires_grad=True)
+    fft.rfft(x).abs().square().sum().backward()
+    wanted = 4 * x.numpy() + (x.sum().item() + (x * Tensor([1.0, -1, 1, -1])).sum().item()
+                              * np.array([1, -1, 1, -1]))  # sum |X|^2 by Parseval
+    assert x.grad is not None and np.allclose(x.grad.numpy(), wanted, atol=1e-5)
+    zero = Tensor([0.0, 0.0], requires_grad=True)
+    fft.fft(zero).abs().sum().backward()
+    assert zero.grad is not None and zero.grad.tolist() == [0, 0]
+
+
+def test_windows_of_a_signal() -> None:
+    signal = random.standard_normal((2, 20))
+    window = np.hanning(6)
+    wide = np.pad(signal, [(0, 0), (4, 4)], mode="reflect")
+    shape = np.pad(window, 1)
+    wanted = np.stack([np.fft.rfft(wide[:, start:start + 8] * shape)
+                       for start in range(0, 21, 3)], -1)
+    found = fft.stft(Tensor(signal), 8, 3, 6, Tensor(window), return_complex=True)
+    assert close(found, wanted)
+    parts = fft.stft(Tensor(signal), 8, 3, 6, Tensor(window), return_complex=False)
+    assert np.allclose(parts.numpy(), np.stack([wanted.real, wanted.imag], -1))
+    whole = fft.stft(Tensor(signal), 4, center=False, onesided=False, normalized=True)
+    assert close(whole, np.stack([np.fft.fft(signal[:, start:start + 4], norm="ortho")
+                                  for start in range(17)], -1))
+
+
+def test_what_cannot_be_transformed_is_refused() -> None:
+    _, z = drawn(3)
+    with pytest.raises(DTypeError, match=r"fft.rfft: the numbers are complex"):
+        fft.rfft(z)  # type: ignore[arg-type]
+    with pytest.raises(DTypeError, match=r"fft.fft: list is no tensor"):
+        fft.fft([1, 2])
+    with pytest.raises(ShapeError, match="fft.fft: there are 0 values along axis -1"):
+        fft.fft(Tensor([]))
+    with pytest.raises(ArgumentError, match="fft.ifft: norm is 'other'"):
+        fft.ifft(z, norm="other")
+    with pytest.raises(ArgumentError, match="stft: a window of shape"):
+        fft.stft(z.real, 2, win_length=3)

@@ -1,0 +1,356 @@
+"""Fourier transforms of tensors, with the names and arguments of `torch.fft`.
+
+There are no complex dtypes: a complex value is a `Complex`, the pair of its real and its imaginary
+part, with the operations that such programs use. A transform of n values is a product with a matrix
+where n is small or prime, and transforms of two factors of n else, n * (n1 + n2) products in all.
+So it is computed by the kernels of any tensor, on any device, and gradients flow through it.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from impl.dtypes import dtypes
+from impl.errors import ArgumentError, DTypeError, NameMissingError, ShapeError
+from impl.tensor import Tensor
+
+__all__ = ["Complex", "fft", "fft2", "fftfreq", "fftn", "fftshift", "ifft", "ifft2", "ifftn",
+           "ifftshift", "irfft", "rfft", "rfftfreq", "stft"]
+
+#: Transforms of so many values are one product with a matrix.
+_WHOLE = 64
+#: Methods of tensors that do the same to both parts.
+_OF_BOTH = ("chunk", "clone", "contiguous", "cpu", "cumsum", "detach", "expand", "flatten",
+            "flip", "gather", "index_select", "mean", "movedim", "permute", "reshape", "repeat",
+            "roll", "squeeze", "sum", "swapaxes", "t", "to", "transpose", "unflatten",
+            "unsqueeze", "view")
+
+
+class Complex:
+    """Complex numbers as two real tensors of one shape: `z.real` and `z.imag`.
+
+    Has arithmetic, `abs`, `angle`, `conj`, `exp`, indexing, and the methods of tensors that move
+    elements or add them up. `z.numpy()` is a complex array.
+    """
+
+    __array_priority__ = 2000
+
+    def __init__(self, real: Tensor, imag: Tensor) -> None:
+        self.real, self.imag = Tensor.broadcast_tensors(real, imag)
+
+    @classmethod
+    def of(cls, value: Any) -> Complex:
+        """A number, an array or a tensor as complex numbers."""
+        if isinstance(value, Complex):
+            return value
+        if isinstance(value, Tensor):
+            return cls(value, value.zeros_like())
+        array = np.asarray(value)
+        wide = np.float64 if array.dtype in (np.complex128, np.float64) and array.ndim \
+            else np.float32
+        return cls(Tensor(array.real.astype(wide)), Tensor(array.imag.astype(wide)))
+
+    @property
+    def shape(self) -> Any:
+        """The sizes of the axes."""
+        return self.real.shape
+
+    @property
+    def device(self) -> Any:
+        """Where both parts are."""
+        return self.real.device
+
+    def __repr__(self) -> str:
+        return f"<Complex {self.real} + {self.imag}j>"
+
+    def __len__(self) -> int:
+        return len(self.real)
+
+    def __getitem__(self, index: Any) -> Complex:
+        return Complex(self.real[index], self.imag[index])
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _OF_BOTH:
+            raise NameMissingError("Complex", f"there is no {name}",  # r[impl errors.name.missing]
+                                   f"use z.real.{name} and z.imag.{name}, or z.abs()")
+        return lambda *given, **named: _of_both(name, self, given, named)
+
+    # Arithmetic
+
+    def __neg__(self) -> Complex:
+        return Complex(-self.real, -self.imag)
+
+    def __add__(self, other: Any) -> Complex:
+        two = Complex.of(other)
+        return Complex(self.real + two.real, self.imag + two.imag)
+
+    def __sub__(self, other: Any) -> Complex:
+        return self + -Complex.of(other)
+
+    def __rsub__(self, other: Any) -> Complex:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Complex:
+        if isinstance(other, (Tensor, int, float)):
+            return Complex(self.real * other, self.imag * other)
+        two = Complex.of(other)
+        return Complex(self.real * two.real - self.imag * two.imag,
+                       self.real * two.imag + self.imag * two.real)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __truediv__(self, other: Any) -> Complex:
+        if isinstance(other, (Tensor, int, float)):
+            return Complex(self.real / other, self.imag / other)
+        two = Complex.of(other)
+        return self * two.conj() / (two.real.square() + two.imag.square())
+
+    def __rtruediv__(self, other: Any) -> Complex:
+        return Complex.of(other) / self
+
+    def conj(self) -> Complex:
+        """The same with the other sign of the imaginary part."""
+        return Complex(self.real, -self.imag)
+
+    def abs(self) -> Tensor:
+        """The absolute value: with gradient 0 where it is 0."""
+        square = self.real.square() + self.imag.square()
+        away = square > 0
+        return away.where(away.where(square, 1.0).sqrt(), 0.0)
+
+    __abs__ = absolute = abs
+
+    def angle(self) -> Tensor:
+        """The angle, from -pi to pi."""
+        return self.imag.atan2(self.real)
+
+    def exp(self) -> Complex:
+        """e to these powers."""
+        return Complex(self.imag.cos(), self.imag.sin()) * self.real.exp()
+
+    # Values
+
+    def numpy(self) -> np.ndarray:
+        """The elements as an array of complex numbers."""
+        Tensor.realize(self.real, self.imag)
+        return np.asarray(self.real.numpy() + 1j * self.imag.numpy())
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python's complex numbers."""
+        return self.numpy().tolist()
+
+
+def _of_both(name: str, z: Complex, given: Sequence[Any], named: dict[str, Any]) -> Any:
+    real, imag = (getattr(part, name)(*given, **named) for part in (z.real, z.imag))
+    if isinstance(real, Tensor):
+        return Complex(real, imag)
+    return tuple(Complex(one, two) for one, two in zip(real, imag, strict=True))
+
+
+# ---------------------------------------------------------------- the transform of the last axis
+
+@functools.lru_cache(maxsize=64)
+def _waves(rows: int, columns: int, n: int, double: bool) -> tuple[np.ndarray, np.ndarray]:
+    """cos and sin of 2 pi j k / n for each j below rows and k below columns."""
+    angle = 2 * np.pi / n * (np.arange(rows)[:, None] * np.arange(columns) % n)
+    kind = np.float64 if double else np.float32
+    return np.cos(angle).astype(kind), np.sin(angle).astype(kind)
+
+
+def _factor(n: int) -> int:
+    """The largest divisor of n that is not above its root."""
+    return next(one for one in range(math.isqrt(n), 0, -1) if n % one == 0)
+
+
+def _transformed(z: Complex, sign: int) -> Complex:
+    """The sums over j of z[j] * exp(sign 2 pi i j k / n), for each k."""
+    n = int(z.shape[-1])
+    double, place = z.real.dtype is dtypes.float64, z.device
+    first = _factor(n)
+    if n <= _WHOLE or first == 1:
+        cos, sin = (Tensor(one, place) for one in _waves(n, n, n, double))
+        return Complex(z.real @ cos - z.imag @ sin * sign, z.imag @ cos + z.real @ sin * sign)
+    second, front = n // first, tuple(z.shape[:-1])
+    rows = z.reshape(*front, first, second).transpose(-1, -2)
+    cos, sin = (Tensor(one, place) for one in _waves(second, first, n, double))
+    turned = _transformed(rows, sign) * Complex(cos, sin * sign)
+    columns = _transformed(turned.transpose(-1, -2), sign)
+    whole: Complex = columns.transpose(-1, -2).reshape(*front, n)
+    return whole
+
+
+def _checked(operation: str, x: Any, n: int | None, dim: int) -> Complex:
+    """The values along a last axis of length n, cut or filled up with zeros.
+
+    Raises:
+        DTypeError: it is no tensor.
+        ShapeError: there are no values.
+    """
+    if not isinstance(x, (Complex, Tensor)):
+        raise DTypeError(f"fft.{operation}", f"{type(x).__name__} is no tensor", "use Tensor(...)")
+    real = x.real if isinstance(x, Complex) else x
+    if not real.is_floating_point():
+        real = real.float()
+    z: Complex = (Complex(real, x.imag) if isinstance(x, Complex) else Complex.of(real)) \
+        .movedim(dim, -1)
+    size = z.shape[-1] if n is None else n
+    if size < 1:
+        raise ShapeError(f"fft.{operation}", f"there are {size} values along axis {dim}",
+                         "give 1 or more")
+    return _sized(z, size)
+
+
+def _sized(z: Complex, size: int) -> Complex:
+    if size <= z.shape[-1]:
+        return z[..., :size]
+    more = (0, size - z.shape[-1])
+    return Complex(z.real.pad(more), z.imag.pad(more))
+
+
+def _scaled(operation: str, z: Any, n: int, norm: str | None, inverse: bool) -> Any:
+    """Divided as `norm` says.
+
+    Raises:
+        ArgumentError: it is none of the three.
+    """
+    if norm not in (None, "backward", "forward", "ortho"):  # r[impl errors.argument.refused]
+        raise ArgumentError(f"fft.{operation}", f"norm is {norm!r}",
+                            'give "backward", "forward" or "ortho"')
+    if norm == "ortho":
+        return z * (1 / math.sqrt(n))
+    return z * (1 / n) if inverse == (norm != "forward") else z
+
+
+# ---------------------------------------------------------------- the public functions
+
+def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Complex:
+    """The transform along an axis: sums of x[j] * exp(-2 pi i j k / n)."""
+    z = _checked("fft", input, n, dim)
+    found: Complex = _scaled("fft", _transformed(z, -1), z.shape[-1], norm, False)
+    moved: Complex = found.movedim(-1, dim)
+    return moved
+
+
+def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Complex:
+    """The inverse of `fft`."""
+    z = _checked("ifft", input, n, dim)
+    found: Complex = _scaled("ifft", _transformed(z, 1), z.shape[-1], norm, True)
+    moved: Complex = found.movedim(-1, dim)
+    return moved
+
+
+def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Complex:
+    """The first n // 2 + 1 values of `fft` of real numbers: the others are their conjugates.
+
+    Raises:
+        DTypeError: the numbers are not real.
+    """
+    if isinstance(input, Complex):
+        raise DTypeError("fft.rfft", "the numbers are complex", "use fft")
+    z = _checked("rfft", input, n, dim)
+    half = _transformed(z, -1)[..., :z.shape[-1] // 2 + 1]
+    moved: Complex = _scaled("rfft", half, z.shape[-1], norm, False).movedim(-1, dim)
+    return moved
+
+
+def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of `rfft`: n real numbers, 2 * (m - 1) of m unless n is given."""
+    size = 2 * (input.shape[dim] - 1) if n is None else n
+    half = _checked("irfft", input, max(size, 0) // 2 + 1, dim)
+    if size < 1:
+        raise ShapeError("fft.irfft", f"{size} values are wanted", "give n, 1 or more")
+    rest = half[..., 1:(size + 1) // 2].flip(-1).conj()
+    whole = Complex(half.real.cat(rest.real, dim=-1), half.imag.cat(rest.imag, dim=-1))
+    found: Tensor = _scaled("irfft", _transformed(whole, 1).real, size, norm, True)
+    return found.movedim(-1, dim)
+
+
+def _along(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A transform along several axes, one after another."""
+    def several(input: Any, s: Sequence[int] | None = None, dim: Any = None,
+                norm: str | None = None) -> Complex:
+        axes = tuple(range(-len(s or input.shape), 0)) if dim is None else tuple(dim)
+        sizes: Sequence[int | None] = s or [None] * len(axes)
+        for axis, size in zip(axes, sizes, strict=True):
+            input = function(input, size, axis, norm)
+        result: Complex = input
+        return result
+
+    several.__name__ = several.__qualname__ = f"{function.__name__}n"
+    several.__doc__ = f"`{function.__name__}` along several axes, those of `dim`, or along all."
+    return several
+
+
+fftn, ifftn = _along(fft), _along(ifft)
+
+
+def fft2(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1),
+         norm: str | None = None) -> Complex:
+    """`fft` along two axes."""
+    found: Complex = fftn(input, s, dim, norm)
+    return found
+
+
+def ifft2(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1),
+          norm: str | None = None) -> Complex:
+    """`ifft` along two axes."""
+    found: Complex = ifftn(input, s, dim, norm)
+    return found
+
+
+def fftfreq(n: int, d: float = 1.0) -> Tensor:
+    """The frequency of each value of `fft`, for samples that are `d` apart."""
+    return Tensor(np.fft.fftfreq(n, d).astype(np.float32))
+
+
+def rfftfreq(n: int, d: float = 1.0) -> Tensor:
+    """The frequency of each value of `rfft`."""
+    return Tensor(np.fft.rfftfreq(n, d).astype(np.float32))
+
+
+def _shifted(input: Any, dim: Any, up: bool) -> Any:
+    axes = tuple(range(len(input.shape))) if dim is None else \
+        (dim,) if isinstance(dim, int) else tuple(dim)
+    steps = [input.shape[axis] // 2 if up else -(input.shape[axis] // 2) for axis in axes]
+    for axis, step in zip(axes, steps, strict=True):
+        input = input.roll(step, axis)
+    return input
+
+
+def fftshift(input: Any, dim: Any = None) -> Any:
+    """Frequency 0 in the middle."""
+    return _shifted(input, dim, True)
+
+
+def ifftshift(input: Any, dim: Any = None) -> Any:
+    """The inverse of `fftshift`."""
+    return _shifted(input, dim, False)
+
+
+def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+         window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect",
+         normalized: bool = False, onesided: bool = True,
+         return_complex: bool | None = None) -> Any:
+    """The transforms of windows along the last axis: (..., frequencies, windows).
+
+    `Complex`, or with `return_complex=False` a real tensor with a last axis of both parts.
+
+    Raises:
+        ArgumentError: the window has another length than `win_length`, or it is above `n_fft`.
+    """
+    hop, length = hop_length or n_fft // 4, win_length or n_fft
+    shape = Tensor.ones(length) if window is None else window
+    if shape.shape != (length,) or length > n_fft:  # r[impl errors.argument.refused]
+        raise ArgumentError("stft", f"a window of shape {shape.shape}, win_length {length} and "
+                            f"n_fft {n_fft}", "give a window of win_length numbers, at most n_fft")
+    left = (n_fft - length) // 2
+    shape = shape.pad((left, n_fft - length - left))
+    x = input.pad((n_fft // 2, n_fft // 2), mode=pad_mode) if center else input
+    frames = x.unfold(-1, n_fft, hop) * shape
+    found: Complex = (rfft if onesided else fft)(frames, norm="ortho" if normalized else None)
+    found = found.transpose(-1, -2)
+    return found if return_complex is not False else found.real.stack(found.imag, dim=-1)
