@@ -319,19 +319,19 @@ class Function:
 
 # Random numbers
 
-class Generator:
+class RandomSequence:
     """A sequence of random numbers of its own, for functions that are given `generator=`."""
 
     def __init__(self, device: Any = None) -> None:
         self.state, self.outer = get_rng_state(), list[Any]()
 
-    def manual_seed(self, seed: int) -> Generator:
+    def manual_seed(self, seed: int) -> RandomSequence:
         """Begin again."""
         with self:
             Tensor.manual_seed(seed)
         return self
 
-    def __enter__(self) -> Generator:
+    def __enter__(self) -> RandomSequence:
         self.outer.append(get_rng_state())
         set_rng_state(self.state)
         return self
@@ -339,6 +339,9 @@ class Generator:
     def __exit__(self, *_: Any) -> None:
         self.state = get_rng_state()
         set_rng_state(self.outer.pop())
+
+
+Generator = RandomSequence
 
 
 def view_as_real(input: Any) -> Tensor:

@@ -72,7 +72,7 @@ def _tree(obj: Any, path: str, tensors: dict[str, Tensor], depth: int) -> Any:
 
 def load(f: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True,
          mmap: bool | None = None) -> Any:
-    """What `save` wrote; or a file of PyTorch (.pt), NumPy (.npz, .npy) or safetensors.
+    """What `save` wrote; or a file of PyTorch (.pt), NumPy (.npz, .npy), GGUF, or safetensors.
 
     Nothing in a file is run, whatever `weights_only` says. `map_location` is the device on which
     the tensors are to be.
@@ -91,6 +91,9 @@ def load(f: str | os.PathLike[str], map_location: Any = None, *, weights_only: b
 def _loaded(path: Path) -> Any:
     with open(path, "rb") as file:
         start = file.read(8)
+    if start[:4] == b"GGUF":
+        from impl.nn.gguf import gguf_load
+        return gguf_load(path)
     if start[:2] == b"PK" or start[:6] == b"\x93NUMPY":
         return _numpy_load(path) if _of_numpy(path, start) else checkpoints.torch_load(path)
     tensors, metadata = safe_load(path), safe_metadata(path)

@@ -298,7 +298,8 @@ def test_what_is_written_to_data_is_written_to_the_tensor() -> None:
     assert weight.tolist() == [[0, 0], [4, 4]] and weight.requires_grad
     weight.data = Tensor([[1.0, 2.0], [3.0, 4.0]])
     assert (weight * weight.data).sum().gradient(weight)[0].tolist() == [[1, 2], [3, 4]]
-    assert weight.data().tolist() == weight.tolist() and type(weight.data * 2) is Tensor  # type: ignore[operator]
+    assert type(weight.data * 2) is Tensor
+    assert weight.data().tolist() == weight.tolist()  # type: ignore[operator]
     weight[1].data.zero_()
     assert weight.tolist() == [[1, 2], [0, 0]]
     nn.init.constant_(weight.data, 7.0)
