@@ -190,6 +190,15 @@ class OnlyOneWayIsLookedAt(Edit):
     old, new = "return [a | b for a, b in zip(first, second, strict=False)]", "return first"
 
 
+class GradientsAlwaysPass(Edit):
+    rule = "replay.guard.complete"
+    description = "a block without gradients is not noticed"
+    file = "impl/replay/following.py"
+    first = "test_whether_gradients_pass_is_compared"
+    old = 'self.reads.note("attribute", mode, "gradients", "whether gradients pass")'
+    new = "mode.gradients"
+
+
 class ClassesAreFrozen(Edit):
     rule = "replay.reads.followed"
     description = "the class of an object is no place: another one may be assigned to it"

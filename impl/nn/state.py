@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -38,8 +39,9 @@ def contents(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, Mapping):
-        return value.items()
+    if isinstance(value, Mapping) and (
+            isinstance(value, (dict, UserDict)) or not hasattr(value, "__dict__")):
+        return value.items()  # not of a group of an optimizer: it has more than it shows
     if isinstance(value, (list, tuple)):
         return enumerate(value)
     return vars(value).items() if hasattr(value, "__dict__") and not callable(

@@ -34,6 +34,7 @@ from impl.replay.reads import (
     is_container,
 )
 from impl.tensor import Tensor
+from impl.tensor.base import mode
 
 #: Places and things of one function; more are more than a guard should look at.
 _MOST = 20_000
@@ -203,6 +204,7 @@ class Following:
         named = {key: self.argument(value, key) for key, value in kwargs.items()}
         self.reads.note("attribute", Tensor, "training", "Tensor.training")  # methods ask for it
         self.reads.note("attribute", type(Tensor), "changes", "the methods of Tensor")
+        self.reads.note("attribute", mode, "gradients", "whether gradients pass")  # no_grad
         self.changed = True
         while self.changed and (self.trust or not self.reads.reasons):
             self.changed = False

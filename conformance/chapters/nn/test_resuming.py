@@ -105,6 +105,20 @@ def test_a_state_of_another_optimiser_is_refused_and_changes_nothing() -> None:
     assert optimizer.param_groups[0]["lr"] == 0.1
 
 
+def test_what_an_optimiser_remembers_is_found_and_can_be_spread() -> None:
+    pair = ("REFERENCE", "REFERENCE:1")
+    layer, x = nn.Linear(2, 2), Tensor.ones(2, 2)
+    optimizer = nn.optim.Adam(layer.parameters(), lr=0.1)
+    names = nn.state.get_state_dict(optimizer)
+    assert {name.rpartition(".")[2] for name in names} >= {"exp_avg", "exp_avg_sq", "step"}
+    for tensor in nn.state.get_parameters([layer, optimizer]):
+        tensor.shard_(pair)
+    with Tensor.train():
+        layer(x.shard(pair, axis=0)).sum().backward()
+        optimizer.step()
+    assert layer.weight.device == pair
+
+
 def test_groups_are_dicts_and_more_of_them_can_come() -> None:
     first, second = parameters()
     optimizer = nn.optim.SGD([first], lr=0.5)

@@ -17,6 +17,7 @@ from conformance.runner import captured, changed
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable, nn
 from impl.errors import ReplayError
+from impl.tensor.autograd import GradientMode
 
 
 def numbers(*values: float) -> Tensor:
@@ -354,6 +355,18 @@ def test_what_python_can_read_and_change() -> None:
             after = [step(x).tolist() for _ in range(3)]
             assert after == [plain(x).tolist()] * 3 != before, (body, state, change)
     assert replayed > 40
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_whether_gradients_pass_is_compared() -> None:
+    with Context(DEVICE="REFERENCE"):
+        w = Tensor([1.0, 2.0], requires_grad=True)
+        x = numbers(3.0, 4.0)
+        slope = TinyJit(lambda x: (x * w).sum().gradient(w)[0].realize())
+        assert [slope(x).tolist() for _ in range(3)] == [[3.0, 4.0]] * 3 and slope.replays
+        with GradientMode.off():
+            assert [slope(x).tolist() for _ in range(3)] == [[0.0, 0.0]] * 3
+        assert slope(x).tolist() == [3.0, 4.0]
 
 
 @verifies("replay.reads.followed")
