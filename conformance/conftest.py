@@ -6,7 +6,7 @@ import gc
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +15,8 @@ import pytest
 
 from conformance.runner.command import DEFAULT
 from conformance.runner.subject import PROFILES, Inconclusive, NotClaimed, Subject
+
+_OUTER = pytest.StashKey[bool]()  # of a run that is not within another
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -97,8 +99,13 @@ def subject(request: pytest.FixtureRequest, implementation: Subject) -> Subject:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Thousands of tests are alive until the end: do not look at them in each collection."""
     if not gc.get_freeze_count():  # else this is a run within another
-        gc.collect()
-        gc.freeze()
+        session.config.stash[_OUTER] = True
+        _let_be()
+
+
+def _let_be() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -116,12 +123,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs a C compiler")
 
 
-def pytest_runtest_teardown() -> None:
-    """What a test has scheduled and not run would be run, and counted, in a later one."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item,
+                            nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """What a test has scheduled and not run would be run, and counted, in a later one.
+
+    And what its module has left would be looked at by every collection; a capture makes two.
+    """
     if realize := sys.modules.get("impl.realize"):
         while realize.session.scheduled:
             with suppress(Exception):  # each is taken off the list before it runs
                 realize.session.run_scheduled()
+    yield
+    if _OUTER in item.config.stash and (nextitem is None or nextitem.path != item.path):
+        _let_be()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from conformance.saboteurs.edits import Edit
@@ -142,6 +143,7 @@ class ReasonsAreLost(ImplPatch):
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def forget(matcher: Any, rules: Any, accepts: Any = None) -> None:
             original(matcher, rules, accepts)
+            matcher.rules = tuple(map(copy, matcher.rules))  # lists share them
             for rule in matcher.rules:
                 rule.reason = ""
         return forget

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from impl import realize
-from impl.effects import Buffer, Effects, lock
+from impl.effects import Buffer, Effects, is_lost, lock
 from impl.errors import ReplayError
 from impl.ir import Ops, Shape, UOp
 from impl.realize import session
@@ -132,7 +132,8 @@ def _take(capture: _Observer) -> tuple[list[_Was], list[_Was], dict[Buffer, Buff
     """The leaves of all tensors and gradients, and copies of what stands there."""
     was, gradients = list[_Was](), list[_Was]()
     for holder, node in capture.before:
-        if node.op is Ops.BUFFER and id(holder) not in capture.aside:
+        # What a transform has traced on, or what failed, has no value.
+        if node.op is Ops.BUFFER and id(holder) not in capture.aside and not is_lost(node):
             was.append((weakref.ref(holder), node))
             if holder.grad is not None and holder.grad.uop.op is Ops.BUFFER:
                 gradients.append((weakref.ref(holder), holder.grad.uop))
