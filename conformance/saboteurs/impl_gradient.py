@@ -17,6 +17,14 @@ class LosesTheSign(Edit):
     old, new = "yield node.src[0], neg(gradient)", "yield node.src[0], gradient"
 
 
+class ParametersStayWhereTheyWere(Edit):
+    rule = "gradient.realized.keeps"
+    description = "a parameter whose new value lies in other memory counts as none there"
+    file = "impl/tensor/base.py"
+    first = "test_a_parameter_that_lies_elsewhere_since_it_was_assigned"
+    old, new = "if self._history is not None or self._parameter:", "if self._history is not None:"
+
+
 class WritesLeaveTheOldGradient(Edit):
     rule = "gradient.value.derivative"
     description = "the old version of a written region still has its gradient"

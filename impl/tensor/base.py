@@ -482,8 +482,8 @@ class TensorBase(metaclass=Named):
             self.uop = leaf
         else:
             self._history = None
-        if self._history is not None:
-            _parameter_bits[0] |= leaf.reads
+        if self._history is not None or self._parameter:
+            _parameter_bits[0] |= leaf.reads  # of a parameter too: it may lie elsewhere now
 
     def _remember(self) -> None:
         """Keep the expression, if its value may depend on a parameter."""

@@ -365,6 +365,17 @@ def test_what_a_result_does_not_depend_on_has_zeros() -> None:
 
 
 @verifies("gradient.realized.keeps")
+def test_a_parameter_that_lies_elsewhere_since_it_was_assigned() -> None:
+    """A view holds the old memory, so the new value lies in other memory."""
+    x = Tensor([[1.0], [2.0]], requires_grad=True)
+    shown = x[:, 0].unsqueeze(-1)
+    x.assign(x.detach() + 1)
+    assert x.tolist() == [[2.0], [3.0]] and shown.tolist() == [[1.0], [2.0]]
+    slope = (x * x * x).sum().gradient(x)[0].realize()
+    assert slope.sum().gradient(x)[0].tolist() == [[12.0], [18.0]]
+
+
+@verifies("gradient.realized.keeps")
 def test_a_value_that_was_looked_at_still_has_a_gradient() -> None:
     w = Tensor([2.0, 3.0], requires_grad=True)
     hidden = (w * w).realize()
