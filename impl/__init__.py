@@ -117,7 +117,7 @@ def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
 
 
 Tensor.runtime = _Runtime()
-Tensor.__array_namespace__ = _array_namespace  # type: ignore[attr-defined]
+setattr(Tensor, "__array_namespace__", _array_namespace)  # noqa: B010  (no attribute of its class)
 realize.session.printer = _printer
 realize.session.viewers.append(_view)
 

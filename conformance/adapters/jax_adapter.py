@@ -56,7 +56,8 @@ def _sharded(statement: Statement, x: jax.Array) -> jax.Array:
 
 
 def _put(x: jax.Array, mesh: Mesh, names: Sequence[Any]) -> jax.Array:
-    spec: Any = PartitionSpec(*(each or None for each in names))  # type: ignore[no-untyped-call]
+    made: Any = PartitionSpec  # without types in some versions
+    spec = made(*(each or None for each in names))
     found: jax.Array = jax.device_put(x, NamedSharding(mesh, spec))
     return found
 

@@ -116,7 +116,8 @@ def test_what_an_optimiser_remembers_is_found_and_can_be_spread() -> None:
     with Tensor.train():
         layer(x.shard(pair, axis=0)).sum().backward()
         optimizer.step()
-    assert layer.weight.device == pair
+    device: Any = layer.weight.device
+    assert device == pair
 
 
 def test_groups_are_dicts_and_more_of_them_can_come() -> None:
