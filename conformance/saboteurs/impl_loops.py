@@ -20,6 +20,14 @@ class ReversedLoopsGoForward(Edit):
     new = "range(count) if loop.reverse else range(count)"
 
 
+class NumbersAreNobodys(Edit):
+    rule = "loops.gradient.reverse"
+    description = "a number that a transform differentiates for is one of the body"
+    file = "impl/transforms/control.py"
+    first = "test_a_number_that_the_body_reads_has_its_gradient"
+    old, new = " or is_variable(n)", ""
+
+
 class TheSecondFunctionRuns(Edit):
     rule = "loops.value.equal"
     description = "a choice is always the second one"

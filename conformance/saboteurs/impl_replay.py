@@ -199,6 +199,15 @@ class GradientsAlwaysPass(Edit):
     new = "mode.gradients"
 
 
+class SeedsByAnotherName(Edit):
+    rule = "replay.reads.followed"
+    description = "random numbers begin again by a name of one's own, and a replay does not see it"
+    file = "impl/replay/following.py"
+    first = "test_random_numbers_that_begin_again_are_not_replayed"
+    old = '("numpy.random", "impl.tensor.")'
+    new = '("numpy.random", "impl.tensor.random")'
+
+
 class ClassesAreFrozen(Edit):
     rule = "replay.reads.followed"
     description = "the class of an object is no place: another one may be assigned to it"

@@ -201,7 +201,7 @@ class CText:
         if not source.phases:
             yield f"    {name}(args);"
         for phase, shared in enumerate(source.phases):
-            self.scratch = max(self.scratch, shape)
+            self.scratch = max(self.scratch, shape, 1)  # the call names it
             loop = f"for (long i = 0; i < {source.threads}; i++) " if shared and \
                 source.threads > 1 else ""
             yield f"    {loop}{name}(args, {'i' if loop else '0'}, {phase}, scratch);"

@@ -13,6 +13,7 @@ from impl.tensor import Tensor
 _MOST = 100_000
 #: Words that C, C++ or JavaScript keeps for itself, or that a program uses.
 _KEPT = frozenset("""
+EOF NULL
 alignas alignof and arena args arguments asm async auto await bool break case catch char class const
 constexpr continue debugger default delete do double else enum eval explicit export extends extern
 false final finally float for friend function goto if implements import in inline instanceof int
@@ -50,7 +51,8 @@ def of_arguments(function: Any, paths: Collection[str]) -> dict[str, str]:
         if words[:1] == ["0"] and len(words) > 1:
             place = int(words[1])
             words[1] = places[place] if place < len(places) else f"x{place}"
-        found[path] = unique_name("_".join(words[1:]), found.values())
+        name = unique_name("_".join(words[1:]), found.values())
+        found[path] = f"{name}_" if re.fullmatch(r"output\w*", name) else name  # a result's
     return found
 
 

@@ -51,8 +51,11 @@ def _tree(obj: Any, path: str, tensors: dict[str, Tensor], depth: int) -> Any:
     if isinstance(obj, _PLAIN):
         return obj
     if isinstance(obj, (Tensor, np.ndarray)):
-        tensors[path or "tensor"] = obj if isinstance(obj, Tensor) else Tensor(obj)
-        return {"tensor": path or "tensor"}
+        name = path or "tensor"
+        while name in tensors:  # another key with a dot in it, or another kind of key
+            name += "_"
+        tensors[name] = obj if isinstance(obj, Tensor) else Tensor(obj)
+        return {"tensor": name}
     if depth == _DEPTH or not isinstance(obj, (Mapping, list, tuple)):
         raise DTypeError("save", f"{path or 'the object'} is a {type(obj).__name__}"
                          f"{', too deep' if depth == _DEPTH else ''}",

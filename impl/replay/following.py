@@ -800,8 +800,8 @@ class Following:
         if self.trust and value.__code__.co_filename.startswith(_PYTHON):
             return self.given_away([*args, *kwargs.values(), rest], calls=False)
         if not pure.is_followed(value.__code__):
-            if value.__module__ in ("numpy.random", "impl.tensor.random") and \
-                    "seed" in value.__name__:
+            if value.__module__.startswith(("numpy.random", "impl.tensor.")) and \
+                    ("seed" in value.__name__ or value is Tensor.set_rng_state):
                 return self.refuse(f"calls {thing.path}", "seed outside of the function")
             if value.__module__.startswith("numpy") and not pure.is_pure(value):
                 return self.not_followed(value, thing.path)

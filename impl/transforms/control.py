@@ -17,7 +17,7 @@ from impl.symbolic import is_symbolic
 from impl.tensor import Tensor
 from impl.tensor.base import recorded
 from impl.tensor.random import generator
-from impl.transforms.tracing import placeholder
+from impl.transforms.tracing import is_variable, placeholder
 from impl.transforms.trees import Tree
 
 
@@ -80,10 +80,13 @@ class _Trace:
 
 
 def _outside(node: UOp) -> bool:
-    """Whether a value has to be brought into a body: it is in memory, or made of what is bound."""
+    """Whether a value has to be brought into a body: it is in memory, made of what is bound, or
+    what a transform differentiates for.
+    """
     if node.op in (Ops.BIND, Ops.DEFINE_VAR):
         return False
-    return bool(node.reads) or any(n.op in (Ops.BIND, Ops.PARAM) for n in node.toposort())
+    return bool(node.reads) or any(n.op in (Ops.BIND, Ops.PARAM) or is_variable(n)
+                                   for n in node.toposort())
 
 
 def _rows(tree: Tree, length: int | None) -> int:

@@ -29,6 +29,11 @@ def variable(tensor: Tensor) -> Tensor:
     return Tensor._holding(made, tensor.device)
 
 
+def is_variable(node: UOp) -> bool:
+    """Whether the node was made by `variable`."""
+    return isinstance(node.tag, tuple) and node.tag[:1] == ("variable",)
+
+
 def placeholder(tensor: Tensor, shape: tuple[int, ...], operation: str) -> Tensor:
     """A tensor without values, of the dtype and on the device of another one."""
     buffer = Placeholder(tensor.device, tensor.dtype, shape, operation)

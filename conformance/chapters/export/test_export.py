@@ -20,7 +20,7 @@ from impl.__main__ import Trainer
 from impl.cpu import compiler_problem
 from impl.errors import ExportError
 from impl.export import export
-from impl.export.names import unique_name
+from impl.export.names import of_arguments, unique_name
 
 needs_compiler = pytest.mark.skipif(bool(compiler_problem()), reason=compiler_problem() or "it is")
 
@@ -123,6 +123,16 @@ def test_weights_in_the_source_and_codes(tmp_path: Path) -> None:
 
 
 @needs_compiler
+@needs_compiler
+@verifies("export.values.equal")
+def test_a_product_of_several_threads(tmp_path: Path) -> None:
+    """Its kernel has phases and is told where scratch memory is, though it needs none."""
+    with Context(CPU_COUNT=2):
+        export(lambda x: x @ x, (Tensor.ones(128, 128).realize(),), tmp_path, name="product")
+    subprocess.run(["cc", "-std=c11", "-O0", "-march=native", "-c", "product.c"], cwd=tmp_path,
+                   check=True)
+
+
 @verifies("export.random.kept")
 def test_random_numbers_go_on(tmp_path: Path) -> None:
     with Context(DEVICE="CPU"):
@@ -252,5 +262,6 @@ def test_settings_that_nobody_has_are_refused(tmp_path: Path) -> None:
 @verifies("export.name.legal")
 def test_names_are_legal_and_differ() -> None:
     assert [unique_name("blocks.0.weight"), unique_name("float"), unique_name("0"),
-            unique_name("<lambda>"), unique_name("x", ["x", "x_2"])] == [
-        "blocks_0_weight", "float_", "x0", "lambda", "x_3"]
+            unique_name("<lambda>"), unique_name("x", ["x", "x_2"]), unique_name("NULL")] == [
+        "blocks_0_weight", "float_", "x0", "lambda", "x_3", "NULL_"]
+    assert of_arguments(lambda output: output, ["[0][0]"]) == {"[0][0]": "output_"}

@@ -211,6 +211,19 @@ def test_the_gradient_is_that_of_the_steps() -> None:
         func.grad(lambda x: func.while_loop(lambda c: c < 9, lambda c: c * 2, x))(2.0)
 
 
+@verifies("loops.gradient.reverse")
+def test_a_number_that_the_body_reads_has_its_gradient() -> None:
+    """It is in no memory, so nothing but the transform says that it is one's own."""
+    def power(w: Tensor) -> Tensor:
+        return func.scan(lambda c, m: (c * w, None), Tensor(1.0), Tensor([1.0, 2.0]))[0]
+
+    half = Tensor(0.5)
+    assert func.grad(power)(half).item() == 1.0 and func.hessian(power)(half).item() == 2.0
+    assert func.jvp(power, (half,), (Tensor(1.0),))[1].item() == 1.0
+    assert func.grad(lambda w: func.cond(Tensor(True), lambda v: v * w, lambda v: v, Tensor(3.0)))(
+        half).item() == 3.0
+
+
 @verifies("loops.gradient.forward")
 def test_the_change_is_that_of_the_steps() -> None:
     given = Tensor(W), Tensor(H), Tensor(XS)

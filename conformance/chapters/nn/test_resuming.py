@@ -280,6 +280,11 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert list(nn.state.safe_load(path)) == ["a.0", "b.a"]
     saving.save(Tensor([1, 2]), path)
     assert saving.load(path).tolist() == [1, 2]
+    alike = {"a": {"b": Tensor([1])}, "a.b": Tensor([2]), 1: Tensor([3]), "1": Tensor([4])}
+    saving.save(alike, path)  # paths that are the same as texts
+    found = saving.load(path)
+    assert found["a"]["b"].item() == 1
+    assert [found[key].item() for key in ("a.b", 1, "1")] == [2, 3, 4]
     with pytest.raises(DTypeError, match="save: model is a Linear"):
         saving.save({"model": nn.Linear(2, 3)}, path)
     with pytest.raises(ArgumentError, match="map_location is <function"):

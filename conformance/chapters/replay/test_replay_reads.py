@@ -18,6 +18,7 @@ from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable, nn
 from impl.errors import ReplayError
 from impl.tensor.autograd import GradientMode
+from impl.torch import manual_seed
 
 
 def numbers(*values: float) -> Tensor:
@@ -355,6 +356,23 @@ def test_what_python_can_read_and_change() -> None:
             after = [step(x).tolist() for _ in range(3)]
             assert after == [plain(x).tolist()] * 3 != before, (body, state, change)
     assert replayed > 40
+
+
+@verifies("replay.reads.followed", observe="replay")
+@pytest.mark.parametrize("seed", [Tensor.manual_seed, lambda n: manual_seed(n)],
+                         ids=["itself", "by another name"])
+def test_random_numbers_that_begin_again_are_not_replayed(seed: Callable[[int], None]) -> None:
+    def body(x: Tensor) -> Tensor:
+        seed(7)
+        return x + Tensor.randn(2)
+
+    with Context(DEVICE="REFERENCE"):
+        x, drawn = numbers(0.0, 0.0), TinyJit(body)
+        first = body(x).tolist()
+        for _ in range(4):
+            Tensor.randn(1)
+            assert drawn(x).tolist() == first
+        assert "seed outside of the function" in drawn.explain()
 
 
 @verifies("replay.guard.complete", observe="replay")
