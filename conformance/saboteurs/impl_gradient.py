@@ -22,6 +22,7 @@ class ParametersStayWhereTheyWere(Edit):
     description = "a parameter whose new value lies in other memory counts as none there"
     file = "impl/tensor/base.py"
     first = "test_a_parameter_that_lies_elsewhere_since_it_was_assigned"
+    apart = True  # the bits of all parameters that a process had are kept
     old, new = "if self._history is not None or self._parameter:", "if self._history is not None:"
 
 
