@@ -94,13 +94,14 @@ class Adapter:
         if options.get("poison"):
             settings["POISON"] = 1
         with Context(**settings):
-            return _Run(set(observe)).all(program["statements"])
+            return _Run(set(observe), options.get("trust", False)).all(program["statements"])
 
     def prepare(self, runs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
         """Compile together what programs with these options will need: a compiler starts slowly.
 
         The kernels are those of the plans that the programs leave behind when they are run on
-        REFERENCE. What is wrong there is left for the run that counts.
+        REFERENCE. What is wrong there is left for the run that counts, and so is all that is asked
+        of a captured body.
         """
         alike: dict[tuple[Any, ...], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
         for program, options in runs:
@@ -115,8 +116,8 @@ class Adapter:
         schedule_cache.clear()
         for program, options in runs:
             with suppress(Exception):
-                self.run(program, TIERS, {**options, "settings": {**settings,
-                                                                  "DEVICE": "REFERENCE"}})
+                self.run(program, {"values", "replay"}, {
+                    **options, "trust": True, "settings": {**settings, "DEVICE": "REFERENCE"}})
         kernels = dict.fromkeys(kernel.ast for plan in schedule_cache.plans.values()
                                 for kernel in plan.kernels if not kernel.copy)
         with suppress(Exception), Context(**settings):
@@ -161,10 +162,13 @@ def _laid(name: str, tensor: Tensor) -> Laid:
 
 
 class _Run:
-    """One run of one program: its variables and what has been observed."""
+    """One run of one program: its variables and what has been observed.
 
-    def __init__(self, observe: set[str]) -> None:
-        self.tiers = observe
+    With `trust` a captured body is not followed.
+    """
+
+    def __init__(self, observe: set[str], trust: bool = False) -> None:
+        self.tiers, self.trust = observe, trust
         self.variables: Variables = {}
         self.seen = Observation()
 
@@ -224,7 +228,7 @@ class _Run:
         outer = {name: held for name, held in self.variables.items() if name not in carried}
         place = Outside(statement.get("outside"))
         step = TinyJit(lambda given, arguments: body_of(
-            body, outer, given, {**unwrapped(arguments), **place.read()}))
+            body, outer, given, {**unwrapped(arguments), **place.read()}), trust=self.trust)
         held: list[tuple[str, Tensor]] = []
         for given in statement.get("given", [{}] * statement.get("count", 0)):
             arguments = place.without({
