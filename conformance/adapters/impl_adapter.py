@@ -94,14 +94,13 @@ class Adapter:
         if options.get("poison"):
             settings["POISON"] = 1
         with Context(**settings):
-            return _Run(set(observe), options.get("trust", False)).all(program["statements"])
+            return _Run(set(observe)).all(program["statements"])
 
     def prepare(self, runs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
         """Compile together what programs with these options will need: a compiler starts slowly.
 
         The kernels are those of the plans that the programs leave behind when they are run on
-        REFERENCE. What is wrong there is left for the run that counts, and so is all that is asked
-        of a captured body.
+        REFERENCE. What is wrong there is left for the run that counts.
         """
         alike: dict[tuple[Any, ...], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
         for program, options in runs:
@@ -117,7 +116,7 @@ class Adapter:
         for program, options in runs:
             with suppress(Exception):
                 self.run(program, {"values", "replay"}, {
-                    **options, "trust": True, "settings": {**settings, "DEVICE": "REFERENCE"}})
+                    **options, "settings": {**settings, "DEVICE": "REFERENCE"}})
         kernels = dict.fromkeys(kernel.ast for plan in schedule_cache.plans.values()
                                 for kernel in plan.kernels if not kernel.copy)
         with suppress(Exception), Context(**settings):
@@ -162,13 +161,10 @@ def _laid(name: str, tensor: Tensor) -> Laid:
 
 
 class _Run:
-    """One run of one program: its variables and what has been observed.
+    """One run of one program: its variables and what has been observed."""
 
-    With `trust` a captured body is not followed.
-    """
-
-    def __init__(self, observe: set[str], trust: bool = False) -> None:
-        self.tiers, self.trust = observe, trust
+    def __init__(self, observe: set[str]) -> None:
+        self.tiers = observe
         self.variables: Variables = {}
         self.seen = Observation()
 
@@ -227,8 +223,9 @@ class _Run:
         carried = [name for name in self.variables if name in {each.get("to") for each in body}]
         outer = {name: held for name, held in self.variables.items() if name not in carried}
         place = Outside(statement.get("outside"))
+        execute = written(body)
         step = TinyJit(lambda given, arguments: body_of(
-            body, outer, given, {**unwrapped(arguments), **place.read()}), trust=self.trust)
+            body, execute, outer, given, {**unwrapped(arguments), **place.read()}))
         held: list[tuple[str, Tensor]] = []
         for given in statement.get("given", [{}] * statement.get("count", 0)):
             arguments = place.without({
@@ -241,7 +238,10 @@ class _Run:
         self.report(held)  # after the last call: outputs stay what they were
 
 
-def body_of(body: Sequence[Statement], outer: Variables, given: Variables,
+Body = Callable[[Variables, list[Any]], None]
+
+
+def body_of(body: Sequence[Statement], execute: Body, outer: Variables, given: Variables,
             arguments: Variables) -> tuple[Variables, list[Any]]:
     """The body as a function: from the variables that it redefines to what it makes.
 
@@ -249,17 +249,72 @@ def body_of(body: Sequence[Statement], outer: Variables, given: Variables,
     """
     variables = {**outer, **given, **arguments}
     observed: list[Any] = []
-    for statement in body:
-        if statement["do"] == "observe":
-            # An observed value is handed out: what is stored later must not change it.
-            observed += [[name, Tensor(variables[name]).clone()]
-                         for name in statement["names"]]
-        elif statement["do"] == "realize":
-            Tensor.realize(*(variables[name] for name in statement["names"]))
-        else:
-            perform(statement, variables)
+    execute(variables, observed)
     made = {each["to"]: variables[each["to"]] for each in body if "to" in each}
     return made, observed
+
+
+def written(body: Sequence[Statement]) -> Body:
+    """The body as a user writes it: a line for each statement. It is followed as fast as read."""
+    known: dict[str, Any] = {"Tensor": Tensor, "evaluate": evaluate}
+    lines = ["def body(variables, observed):"]
+    for place, statement in enumerate(body):
+        lines += [f"    {line}" for line in _lines(statement, str(place), known)]
+    exec("\n".join(lines), known)  # its text is made of names and numbers of ours
+    found: Body = known["body"]
+    return found
+
+
+def _lines(statement: Statement, label: str, known: dict[str, Any]) -> list[str]:
+    """The lines of a statement; what they name besides variables becomes known."""
+    do = statement["do"]
+    if do == "observe":  # it is handed out: what is stored later must not change it
+        return [f"observed.append(({name!r}, Tensor(variables[{name!r}]).clone()))"
+                for name in statement["names"]]
+    if do == "realize":
+        return [f"Tensor.realize({_operands(statement['names'])})"]
+    if do in ("assign", "store"):
+        view = f"variables[{statement['target']!r}]"
+        for place, step in enumerate(statement.get("view", ())):
+            view = _call(step, f"{label}_{place}", view, known)
+        return [f"{view}.assign({_operands(statement['from'])})"]
+    made = _call(statement, label, _operands(statement.get("from", ())), known)
+    cast = f".cast(variables[{statement['from'][0]!r}].dtype)" if do in WIDENING else ""
+    return [f"variables[{statement['to']!r}] = Tensor({made}{cast})"]
+
+
+def _call(statement: Statement, label: str, given: str, known: dict[str, Any]) -> str:
+    """The call of an operation; its function and its parameters become known."""
+    do, parameters = statement["do"], ""
+    operation: Callable[..., Tensor] | None = UNARY.get(do) or BINARY.get(do)
+    if "device" in statement:
+        operation = None
+    elif do in REDUCTIONS:
+        operation = REDUCTIONS[do]
+        parameters = f", axis={tuple(statement['axes'])}, keepdim={statement['keepdims']}"
+    elif do in ARGUMENTS:
+        operation = METHODS[do]
+        parameters = f", {tuple(map(_plain, statement[ARGUMENTS[do]]))}"
+    elif do in ("cast", "bitcast"):
+        operation, parameters = METHODS[do], f", {statement['dtype']!r}"
+    elif do in ("softmax", "cumsum"):
+        operation, parameters = METHODS[do], f", {statement['axis']}"
+    elif do == "stride":
+        return f"{given}[{', '.join(f'::{step}' for step in statement['steps'])}]"
+    elif do == "shard":
+        known[f"mesh_{label}"] = _mesh(statement)
+        operation, parameters = Tensor.shard, f", mesh_{label}, **{statement['cut']}"
+    elif do == "shard_like":
+        operation = Tensor.shard_like
+    if operation is None:
+        known[f"statement_{label}"] = statement
+        return f"evaluate(statement_{label}, variables)"
+    known[f"operation_{label}"] = operation
+    return f"operation_{label}({given}{parameters})"
+
+
+def _operands(names: Sequence[str]) -> str:
+    return ", ".join(f"variables[{name!r}]" for name in names)
 
 
 def perform(statement: Statement, variables: Variables) -> None:
@@ -293,9 +348,7 @@ def evaluate(statement: Statement, variables: Variables) -> Tensor:
 def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
     do, first = statement["do"], sources[0]
     if do == "shard":
-        members = _members()
-        mesh = Mesh([members[i] for i in statement["devices"]], dict(statement["axes"]))
-        return first.shard(mesh, **statement["cut"])
+        return first.shard(_mesh(statement), **statement["cut"])
     if do == "shard_like":
         return first.shard_like(sources[1])
     if "device" in statement:
@@ -315,6 +368,12 @@ def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
     if do in ("softmax", "cumsum"):
         return METHODS[do](first, statement["axis"])
     return move(statement, first)
+
+
+def _mesh(statement: Statement) -> Mesh:
+    """The mesh that a statement names."""
+    members = _members()
+    return Mesh([members[i] for i in statement["devices"]], dict(statement["axes"]))
 
 
 #: The parameter of a movement, and the methods by their names: a captured body calls them.

@@ -218,11 +218,7 @@ def _runs(job: Job, numbers: Sequence[int]) -> Iterator[_OneRun]:
 
 def _run_on(subject: Subject, device: str, runs: Sequence[_OneRun], tally: Tally,
             most_failures: int) -> None:
-    """Run programs on one device, those that it declares.
-
-    What a captured body reads is the same on all `devices` of this project: it is followed on the
-    first of them, and trusted on the others.
-    """
+    """Run programs on one device, those that it declares."""
     subject.adapter.reset()
     gc.freeze()  # an implementation that collects garbage need not look at this again
     able = [run for run in runs if run.program["statements"] and subject.supports(run.program)]
@@ -232,8 +228,7 @@ def _run_on(subject: Subject, device: str, runs: Sequence[_OneRun], tally: Tally
     for run in able:
         if len(tally.failures) >= most_failures:
             return
-        trusted = {"trust": True} if device and run.answers else {}
-        wrong, documents = examine(subject, run.program, **run.options, **trusted)
+        wrong, documents = examine(subject, run.program, **run.options)
         run.answers.append(not wrong.startswith(tuple(subject.info.choices.get("refuses", "-"))))
         if not run.answers[-1]:
             continue

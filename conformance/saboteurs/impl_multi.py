@@ -30,6 +30,14 @@ class LeavesGradientsWhole(Edit):
     new = "given = given.shard_like(tensor) if tensor is None else given"
 
 
+class PutsTogetherWhatIsWritten(Edit):
+    rule = "multi.write.region"
+    description = "a write of a part puts the whole value together"
+    file = DIVIDE
+    old = "region = _region(base, view, node.src[0])"
+    new = "region = base if view is node.src[0] else None"
+
+
 class PartsRoundDown(Edit):
     rule = "multi.shard.parts+2"
     description = "the first piece takes what is over from the last"

@@ -15,7 +15,7 @@ from functools import partial
 from impl.dtypes import dtypes
 from impl.effects import leaf_of
 from impl.gradient import nodes
-from impl.ir import ELEMENTWISE, Ops, Shape, UOp, identity, note_origin
+from impl.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, identity, note_origin
 from impl.multi.mesh import TOGETHER, Mesh, Sharding, piece, together
 from impl.multi.rolls import roll_of, rolled_pieces
 from impl.multi.transfers import Transfer, held_of, moved
@@ -232,28 +232,54 @@ class Divider:
         return brought(given, tuple(axes))
 
     def _write(self, node: UOp, base: Piece, value: Piece) -> Piece:
-        """A write: each device writes the piece that it holds.
+        """A write: each device writes what it holds of the region.
 
         Through a view that cuts an axis that is cut already, the whole value is put together, the
         region is replaced, and each device keeps its part.
         """
         view = node.src[1].src[0]
         if base.sharding is None and value.sharding is None:
-            store = UOp(Ops.STORE, node.dtype, (self.pieces[view].node, value.node))
-            return Piece(_again(node, [base.node, store]), base.shape)
+            # That the view may have been computed, as a value, says nothing of the place.
+            return Piece(_written(base.node, _viewed(base.node, view, node.src[0]), value.node),
+                         base.shape)
         mesh = (base.sharding or value.sharding).mesh  # type: ignore[union-attr]
         base, value = lifted(base, mesh), lifted(value, mesh)
-        target = base.node
-        if view is not node.src[0]:
+        region = _region(base, view, node.src[0])  # r[impl multi.write.region]
+        if region is None:
             whole = brought(base, (None,) * len(base.shape))
             copy = UOp(Ops.CONTIGUOUS, whole.node.dtype, (whole.node,))
             seen = _viewed(copy, view, node.src[0])
             given = brought(value, (None,) * len(value.shape)).node
-            changed = UOp(Ops.AFTER, node.dtype, (copy, UOp(Ops.STORE, node.dtype, (seen, given))))
-            value = Piece(changed, base.shape, Sharding.copies(mesh, len(base.shape)))
-        given = brought(value, base.axes).node
-        stored = UOp(Ops.AFTER, node.dtype, (target, UOp(Ops.STORE, node.dtype, (target, given))))
-        return Piece(stored, base.shape, base.sharding)
+            value = Piece(_written(copy, seen, given), base.shape,
+                          Sharding.copies(mesh, len(base.shape)))
+            region = base
+        given = brought(value, region.axes).node
+        return Piece(_written(base.node, region.node, given), base.shape, base.sharding)
+
+
+def _region(base: Piece, view: UOp, old: UOp) -> Piece | None:
+    """What each device has of a view of a value, where it lies; None if something were sent."""
+    seen = base
+    for step in reversed(_steps(view, old)):
+        seen = _RULES[step.op](step, [seen])
+    below = seen.node
+    while below is not base.node and below.op in MOVEMENT:
+        below = below.src[0]
+    return seen if below is base.node else None
+
+
+def _steps(view: UOp, old: UOp) -> list[UOp]:
+    """The movement operations of a view, the last one first."""
+    found = list[UOp]()
+    while view is not old:
+        found.append(view)
+        view = view.src[0]
+    return found
+
+
+def _written(base: UOp, region: UOp, value: UOp) -> UOp:
+    """The next version of a piece."""
+    return UOp(Ops.AFTER, base.dtype, (base, UOp(Ops.STORE, base.dtype, (region, value))))
 
 
 def _placed(given: Piece, wanted: Sharding) -> Piece:
@@ -293,11 +319,7 @@ def _again(node: UOp, sources: Sequence[UOp]) -> UOp:
 
 def _viewed(base: UOp, view: UOp, old: UOp) -> UOp:
     """The view of another base."""
-    steps = []
-    while view is not old:
-        steps.append(view)
-        view = view.src[0]
-    for step in reversed(steps):
+    for step in reversed(_steps(view, old)):
         base = UOp(step.op, base.dtype, (base,), step.arg)
     return base
 

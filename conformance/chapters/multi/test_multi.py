@@ -490,6 +490,41 @@ def test_what_is_assigned_lies_as_its_target_did() -> None:
         assert target.sharding.axes == target.realize().sharding.axes == (None, "shard")
 
 
+@verifies("multi.write.region")
+@verifies("multi.value.equal")
+@pytest.mark.parametrize("axis", [None, 0, 1, 2])
+def test_a_part_is_written_where_it_lies(axis: int | None) -> None:
+    """A copy of what was there, which has the same node as one that a write may make, stays."""
+    start = Variable("start", 0, 5).bind(4)
+    expected = numbers(5, 6, 4)
+    cache = Tensor(expected.copy()).shard(DEVICES[:2], axis).realize()
+    before = cache.clone()
+    row = Tensor(numbers(5, 1, 4, seed=1)).shard(DEVICES[:2], axis).realize()
+    cache[:, 1:2] = row
+    sent = ["transfer" in kernel for kernel in Tensor.schedule_document(cache)["kernels"]]
+    assert any(sent) == (axis == 1) and (axis == 1 or len(sent) == 1)
+    assert (before.numpy() == expected).all()
+    expected[:, 1:2] = row.numpy()
+    assert (cache.numpy() == expected).all()
+    cache[:, start:start + 1].assign(2 * row)
+    expected[:, 4:5] = 2 * row.numpy()
+    cache.permute(2, 0, 1)[1:3, 4].assign(7)
+    expected[4, :, 1:3] = 7
+    assert (cache.numpy() == expected).all()
+
+
+@verifies("multi.value.equal")
+def test_a_part_that_is_in_memory_is_a_place_too() -> None:
+    """On one device, beside a mesh: the node of the view has a value, and is written to."""
+    target = Tensor.full((2, 2), 3.0)
+    part = target[0:1]
+    target[0:1] = target[1:2] * 2
+    assert part.tolist() == [[3, 3]]
+    beside = Tensor(numbers(2, 2)).shard(DEVICES[:2], 0)
+    Tensor.realize(target, beside)
+    assert target.tolist() == [[6, 6], [3, 3]]
+
+
 @verifies("multi.value.equal")
 @verifies("multi.shards.held")
 def test_random_programs_on_random_meshes_also_as_replays() -> None:
