@@ -87,11 +87,19 @@ class TrustsPlans(Copied):
 
 
 class SendsEachSum(Copied):
-    rule = "distributed.together.once+3"
+    rule = "distributed.together.once+4"
     description = "each gradient is sent by itself"
     file = "impl/realize/beside.py"
     old = "        return plan.stretches  # r"
     new = "        return []  # r"
+
+
+class SendsFewBytesByThemselves(Copied):
+    rule = "distributed.together.once+4"
+    description = "sums of a few bytes are sent after their note, and not with it"
+    file = "impl/distributed/device.py"
+    old = "for given, *_ in self.sums) <= NOTED"
+    new = "for given, *_ in self.sums) < 0"
 
 
 class SendsBeforeItHasCome(Copied):
@@ -155,7 +163,7 @@ class ComparesNothing(Copied):
     rule = "distributed.other.named"
     description = "a process takes part in whatever another one does"
     file = "impl/distributed/engine.py"
-    old = "if (self.notes[:, :_DIGEST] != mine[:_DIGEST]).any():"
+    old = "if self.notes[:, :_DIGEST].tobytes() != digest * len(self.members):"
     new = "if not self.notes.size:"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from impl.collectives import MeshDevice, Peers
 from impl.collectives.device import Exchange
 from impl.device import Device, DeviceBackend, Memory
-from impl.distributed.engine import Ranks, group
+from impl.distributed.engine import NOTED, Ranks, group
 from impl.distributed.ranks import rank, ranks
 from impl.dtypes import DType
 from impl.errors import ArgumentError
@@ -107,7 +107,7 @@ class RankDevice(MeshDevice):
                 sums.setdefault(transfer.axis, []).append(one)
             else:
                 work.append(partial(self.exchange, transfer, target, source, nbytes, dtype))
-        # r[impl distributed.together.once+3]
+        # r[impl distributed.together.once+4]
         work += [SumsTogether(self.ranks(axis), those) for axis, those in sums.items()]
 
         def run() -> None:
@@ -137,7 +137,8 @@ class RankDevice(MeshDevice):
 
 
 class SumsTogether:
-    """Several sums in the host's memory after one note; small ones of a dtype as one.
+    """Several sums in the host's memory after one note; small ones of a dtype as one, and those
+    that find room in the note with it.
 
     They can be sent again, as long as their memory stays.
     """
@@ -157,6 +158,7 @@ class SumsTogether:
             self._add(op, dtype, [(source.members[0].array[:nbytes],
                                    target.members[0].array[:nbytes])
                                   for _, (source, target), nbytes, _ in those])
+        self.noted = sum(given.nbytes for given, *_ in self.sums) <= NOTED
 
     def _add(self, op: Any, dtype: DType, ends: list[tuple[np.ndarray, np.ndarray]]) -> None:
         self.sums += [(*each, op, dtype) for each in ends if each[0].nbytes >= LARGE]
@@ -175,13 +177,28 @@ class SumsTogether:
 
     def __call__(self) -> None:
         """Send them."""
-        self.ranks.met(self.note)
-        for whole, sources in self.packed:
-            np.concatenate(sources, out=whole)
-        for each in self.sums:
-            self.ranks.sum(*each)
+        if self.noted:
+            for whole, sources in self.packed:
+                np.concatenate(sources, out=whole)
+            self._in_note()
+        else:
+            self.ranks.met(self.note)
+            for whole, sources in self.packed:
+                np.concatenate(sources, out=whole)
+            for each in self.sums:
+                self.ranks.sum(*each)
         for target, part in self.unpacked:
             target[:] = part
+
+    def _in_note(self) -> None:
+        """All sums at once: what each has goes with its note."""
+        mine = [given for given, *_ in self.sums]
+        # r[impl distributed.together.once+4]
+        found = self.ranks.met(self.note, np.concatenate(mine) if len(mine) > 1 else mine[0])
+        start = 0
+        for given, total, op, dtype in self.sums:
+            self.ranks.sum_of(found[:, start:start + given.nbytes], total, op, dtype)
+            start += given.nbytes
 
 
 def _bytes(memory: Memory, nbytes: int) -> np.ndarray:

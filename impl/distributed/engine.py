@@ -18,13 +18,17 @@ from impl.dtypes import DType, dtypes
 from impl.errors import DistributedError, user_line
 from impl.ir import Ops
 
-#: Bytes of a note: the number of the step and what it is, as a digest; then both as text.
-_DIGEST, _NOTE = 16, 256
-_SHARED = 1000
+#: Bytes of a note: the number of the step and what it is, as a digest; then what goes with it.
+_DIGEST, NOTED = 16, 240
+#: Bytes of what a process says of a step, where they differ; and of what `all_gather` is given.
+_TOLD, _SHARED = 512, 1000
 #: MPI's own names. Its maximum does not say what becomes of NaN.
 _SUMS = {Ops.ADD: "SUM", Ops.MUL: "PROD"}
 _TYPES = {dtypes.float32: np.float32, dtypes.float64: np.float64, dtypes.int32: np.int32,
           dtypes.int64: np.int64, dtypes.uint32: np.uint32, dtypes.uint64: np.uint64}
+
+
+_NOTHING = np.empty(0, np.uint8)
 
 
 class Ranks:
@@ -33,11 +37,11 @@ class Ranks:
     def __init__(self, members: Sequence[int]) -> None:
         found = monitor()
         assert found is not None
-        self.monitor, self.members, self.count = found, list(members), 0
+        self.monitor, self.members, self.count, self.what = found, list(members), 0, ""
         self.name = ",".join(map(str, members))
         self.place = self.members.index(found.rank)
-        self.notes = np.zeros((len(self.members), _NOTE), np.uint8)
-        self.waiting = Waiting(self.name, self.members, 0, "", "")
+        self.note = np.zeros(_DIGEST + NOTED, np.uint8)
+        self.notes = np.zeros((len(self.members), _DIGEST + NOTED), np.uint8)
 
     @functools.cached_property
     def comm(self) -> Any:
@@ -49,24 +53,37 @@ class Ranks:
         group = world.Get_group().Incl(self.members)
         return self.monitor.call(lambda: world.Create_group(group), self.waiting)
 
-    def met(self, what: str) -> None:
-        """Wait until all are about to do the same.
+    def waiting(self, verb: str = "come to") -> Waiting:
+        """What this process waits for; made when somebody asks, as most waits are short."""
+        return Waiting(self.name, self.members, self.count, self.what, user_line(), verb)
+
+    def met(self, what: str, given: np.ndarray = _NOTHING) -> np.ndarray:
+        """Wait until all are about to do the same, and what each gives with it: the same number of
+        bytes, at most `NOTED`, in a row for each process.
 
         Raises:
             DistributedError: one has not come in time, or is about to do something else.
         """
         if self.monitor.failed is not None:  # r[impl distributed.error.final]
             raise self.monitor.failed
-        self.count += 1
-        self.waiting = Waiting(self.name, self.members, self.count, what, user_line())
-        mine = _written(self.waiting)
-        self.monitor.wait([self.comm.Iallgather(mine, self.notes)], self.waiting)
+        self.count, self.what = self.count + 1, what
+        digest = _digest(what) + self.count.to_bytes(8, "little")
+        self.note[:_DIGEST] = bytearray(digest)
+        stop = _DIGEST + given.nbytes
+        self.note[_DIGEST:stop] = given
+        self.monitor.wait([self.comm.Iallgather(self.note, self.notes)], self.waiting)
         self.monitor.steps[self.name] = self.count
-        if (self.notes[:, :_DIGEST] != mine[:_DIGEST]).any():
-            raise self._differ(what)
+        if self.notes[:, :_DIGEST].tobytes() != digest * len(self.members):
+            raise self._differ()
+        return self.notes[:, _DIGEST:stop]
 
-    def _differ(self, what: str) -> DistributedError:
-        """The error for those whose notes are not those of most."""
+    def _differ(self) -> DistributedError:
+        """The error for those whose notes are not those of most; all tell what they are up to."""
+        told, texts = bytearray(_TOLD), np.zeros((len(self.members), _TOLD), np.uint8)
+        text = f"{self.what[:300]} at step {self.count} ({user_line()[-150:]})".encode()[:_TOLD]
+        told[:len(text)] = text
+        self.monitor.wait([self.comm.Iallgather(told, texts)], self.waiting)
+        does = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in texts]
         digests = [bytes(note[:_DIGEST]) for note in self.notes]
         most = max(digests, key=digests.count)  # of equally many the first one's
         few = [place for place, digest in enumerate(digests) if digest != most]
@@ -75,15 +92,18 @@ class Ranks:
                    if digest != digests[self.place]]
         rest = next(place for place in range(len(digests)) if place not in few)
         # r[impl distributed.other.named]
-        told = "; ".join(f"rank {self.members[place]} is about to do something else: "
-                         f"{_read(self.notes[place])}" for place in few)
-        return self.monitor.fail(self.waiting, f"at step {self.count} {told}. Rank "
-                               f"{self.members[rest]} is about to do "
-                               f"{_read(self.notes[rest])}", "let all ranks run the same program")
+        others = "; ".join(f"rank {self.members[place]} is about to do something else: "
+                           f"{does[place]}" for place in few)
+        return self.monitor.fail(self.waiting(), f"at step {self.count} {others}. Rank "
+                                 f"{self.members[rest]} is about to do {does[rest]}",
+                                 "let all ranks run the same program")
 
     def done(self, *requests: Any) -> None:
         """Wait for collectives that all have come to."""
-        self.monitor.wait(requests, self.waiting, "gone through")
+        self.monitor.wait(requests, self._under_way)
+
+    def _under_way(self) -> Waiting:
+        return self.waiting("gone through")
 
     def can_sum(self, op: Ops | None, dtype: DType) -> bool:
         """Whether MPI combines elements of this dtype, and as we do."""
@@ -101,6 +121,12 @@ class Ranks:
         # Both in one order, as which NaN it is depends on that.
         first, second = (mine, total) if self.place == 0 else (total, mine)
         (np.add if op is Ops.ADD else np.multiply)(first, second, out=total)
+
+    @staticmethod
+    def sum_of(pieces: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> None:
+        """The bytes of all, combined; each process has them in a row, in the same order."""
+        kind, combine = _TYPES[dtype], np.add if op is Ops.ADD else np.multiply
+        combine.reduce(pieces.view(kind), axis=0, dtype=kind, out=result.view(kind))
 
     def shifted(self, given: np.ndarray, result: np.ndarray, shift: int) -> None:
         """The bytes of the one that stands so many places before this one."""
@@ -139,15 +165,6 @@ def group(members: tuple[int, ...]) -> Ranks:
     return Ranks(members)
 
 
-def _written(waiting: Waiting) -> np.ndarray:
-    same = f"{waiting.step} {waiting.what}".encode()
-    note = np.zeros(_NOTE, np.uint8)
-    text = hashlib.blake2b(same, digest_size=_DIGEST).digest() + \
-        f"{waiting.what[:110]} at step {waiting.step} ({waiting.line[-90:]})".encode()
-    text = text[:_NOTE]
-    note[:len(text)] = np.frombuffer(text, np.uint8)
-    return note
-
-
-def _read(note: np.ndarray) -> str:
-    return bytes(note[_DIGEST:]).rstrip(b"\0").decode(errors="replace")  # it may be cut
+@functools.lru_cache(1024)
+def _digest(what: str) -> bytes:
+    return hashlib.blake2b(what.encode(), digest_size=_DIGEST - 8).digest()

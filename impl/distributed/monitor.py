@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -76,8 +76,8 @@ class Monitor:
 
     # ------------------------------------------------------------ waiting
 
-    def wait(self, requests: Sequence[Any], waiting: Waiting, verb: str = "come to") -> None:
-        """Wait until all requests are done; who does not come has not `verb` the step.
+    def wait(self, requests: Sequence[Any], waiting: Callable[[], Waiting]) -> None:
+        """Wait until all requests are done; `waiting` says what for, when it takes long.
 
         Raises:
             DistributedError: somebody has ended, or the time is up.
@@ -86,21 +86,21 @@ class Monitor:
         for _ in range(_TURNS):
             if test(requests):
                 return
-        self._until(partial(test, requests), replace(waiting, verb=verb))
+        self._until(partial(test, requests), waiting())
 
-    def open(self, waiting: Waiting) -> None:
+    def open(self, waiting: Callable[[], Waiting]) -> None:
         """Wait until all processes are there."""
         if self._opening is not None:
-            self._until(self._opened, waiting)
+            self._until(self._opened, waiting())
 
-    def call(self, work: Callable[[], Any], waiting: Waiting) -> Any:
+    def call(self, work: Callable[[], Any], waiting: Callable[[], Waiting]) -> Any:
         """What a call of MPI answers that only returns when others make it too."""
         found: list[Any] = []
         thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
         thread.start()
-        self._until(lambda: not thread.is_alive(), waiting)
+        self._until(lambda: not thread.is_alive(), waiting())
         if not found:
-            raise self.fail(waiting, "MPI has refused it", "see what it printed")
+            raise self.fail(waiting(), "MPI has refused it", "see what it printed")
         return found[0]
 
     def _until(self, done: Callable[[], Any], waiting: Waiting) -> None:

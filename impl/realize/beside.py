@@ -26,7 +26,7 @@ def stretches(plan: Plan, programs: Sequence[Program | None],
         return []
     meshes = [Device[kernel.device] for kernel in plan.kernels if kernel.transfer is not None]
     if any(isinstance(mesh, MeshDevice) and not mesh.is_whole for mesh in meshes):
-        return plan.stretches  # r[impl distributed.together.once+3]
+        return plan.stretches  # r[impl distributed.together.once+4]
     costs = [program.cost([values[slot] for slot in plan.kernels[number].slots])
              for number, program in enumerate(programs) if program is not None]
     # r[impl collectives.lanes.pay]

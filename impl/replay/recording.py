@@ -93,6 +93,7 @@ class Recording:
         self.number = {buffer: number for number, buffer in enumerate(self.changing)}
         self.places: list[list[Position]] = [[] for _ in self.changing]
         self.segments: list[Segment] = []
+        # Copies and transfers whose size depends on the call.
         self.copies: list[tuple[realize.CopySegment, list[Buffer]]] = []
         self.sent: list[tuple[Stretch, int, list[Buffer]]] = []
         self.values: list[tuple[Table | Stretch, int, int, str | int]] = []
@@ -153,7 +154,7 @@ class Recording:
         for launch, (number, item, each) in enumerate(zip(numbers, items, ends, strict=True)):
             self._add_places(found, launch, item.bufs)
             self._add_values(found, launch, [binds[slot] for slot in plan.kernels[number].slots])
-            if item.program is None:
+            if item.program is None and not self.sizes.keys().isdisjoint(each):
                 self.sent.append((found, launch, each))
         self.segments.append(found)
 
@@ -165,7 +166,8 @@ class Recording:
                                       [b.nbytes for b in buffers], dtype)
         self._add_places(segment, 0, buffers)
         self.segments.append(segment)
-        self.copies.append((segment, buffers))
+        if not self.sizes.keys().isdisjoint(buffers):
+            self.copies.append((segment, buffers))
 
     def _add_places(self, segment: Segment, launch: int, buffers: Sequence[Buffer]) -> None:
         for argument, buffer in enumerate(buffers):

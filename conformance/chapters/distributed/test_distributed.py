@@ -159,7 +159,7 @@ TOGETHER = """
 from impl.distributed.engine import Ranks
 calls, summed, notes, met = [], Ranks.sum, [], Ranks.met
 Ranks.sum = lambda self, *given: (calls.append(1), summed(self, *given))[1]
-Ranks.met = lambda self, what: (notes.append(what), met(self, what))
+Ranks.met = lambda self, what, *given: (notes.append(what), met(self, what, *given))[1]
 random = np.random.default_rng(0)
 arrays = [random.standard_normal((3, n)).astype(np.float32) for n in (1, 4, 2, 6000, 3, 5)]
 def gradients(place_w, place_x):
@@ -185,11 +185,18 @@ for a, b in zip(one, several, strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 # All that is small, and one that is large; and nothing waits before it has to.
 assert made == [(0, 0)] * 2 + [(2, 1)] * 2, made
+# Few bytes go with the note.
+x = Tensor(np.arange(6, dtype=np.float64).reshape(2, 3)).shard(mesh, data=0).realize()
+few = [(x + 1).sum(), x.prod(0), x.sum(0).cast("int32"), x.cast("int32").sum(0) * 2]
+calls.clear(), notes.clear()
+Tensor.realize(*few)
+assert (len(calls), len(notes)) == (0, 1), (calls, notes)
+assert [one.tolist() for one in few] == [21.0, [0.0, 4.0, 10.0], [3, 5, 7], [6, 10, 14]]
 """
 
 
 @needs_mpi
-@verifies("distributed.together.once+3")
+@verifies("distributed.together.once+4")
 @verifies("ordering.waiting.late")
 def test_gradients_are_sent_in_one_call(tmp_path: Path) -> None:
     started(2, TOGETHER, tmp_path)
