@@ -126,7 +126,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item,
                             nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """What a test has scheduled and not run would be run, and counted, in a later one.
+    """What a test has scheduled and not run would be run, and counted, in a later one; and its
+    programs might have a plan in common with those of a later one.
 
     And what its module has left would be looked at by every collection; a capture makes two.
     """
@@ -134,6 +135,8 @@ def pytest_runtest_teardown(item: pytest.Item,
         while realize.session.scheduled:
             with suppress(Exception):  # each is taken off the list before it runs
                 realize.session.run_scheduled()
+    if schedule := sys.modules.get("impl.schedule"):
+        schedule.schedule_cache.families.known.clear()
     yield
     if _OUTER in item.config.stash and (nextitem is None or nextitem.path != item.path):
         _let_be()

@@ -219,3 +219,28 @@ class PlacesOfWritesForgotten(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda write: iter(())
+
+
+class FamiliesOfOne(Edit):
+    rule = "caching.family.shared"
+    description = "every position has a plan of its own"
+    first = "test_programs_of_a_family_have_one_plan_and_their_own_values"
+    file = "impl/caching/positions.py"
+    old, new = "if family.count >= _MANY else None", "if family.count < 0 else None"
+
+
+class FirstPositionsForAll(Edit):
+    rule = "caching.family.shared"
+    description = "what differs for the first time in a family stays as it is in the plan of all"
+    first = "test_programs_of_a_family_have_one_plan_and_their_own_values"
+    file = "impl/caching/positions.py"
+    old, new = "differ.update(number for", "differ.intersection_update(number for"
+
+
+class ZerosInFamilies(Edit):
+    rule = "caching.family.shared"
+    description = "a number in a family has the value, and not the bits, that it had"
+    first = "test_bits_of_numbers_stay_in_a_family"
+    file = "impl/caching/positions.py"
+    old, new = "value = int(np.float32(node.arg).view(np.int32))", \
+        "value = int(np.float32(node.arg + 0.0).view(np.int32))"

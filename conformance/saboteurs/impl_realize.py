@@ -142,6 +142,22 @@ class ReadsAWindow(Edit):
         "return memory.array[offset:offset + nbytes]"
 
 
+class ReadsRowsForColumns(Edit):
+    rule = "realize.part.direct"
+    description = "a part with gaps is read as if it had none"
+    first = "test_a_part_that_lies_in_one_piece_is_read_where_it_is"
+    file = "impl/realize/values.py"
+    old, new = "within = within and high - low == size", "within = within and high - low >= 1"
+
+
+class ReadsPartsByKernels(Edit):
+    rule = "realize.part.direct"
+    description = "a part is computed before it is read"
+    first = "test_a_part_that_lies_in_one_piece_is_read_where_it_is"
+    file = "impl/realize/values.py"
+    old, new = "if found is None or found[0].device", "if not found or found[1] or found[0].device"
+
+
 class TakesAPromiseForAValue(Edit):
     rule = "realize.schedule.once"
     description = "a tensor that was scheduled is read before its kernels have run"

@@ -1,7 +1,7 @@
 """Finished plans, programs and tuning results, found again. Chapter: spec/caching.md.
 
-`rows` describes graphs; `plans` has the table of plans and its keys, in memory; `disk` what is kept
-on disk.
+`rows` describes graphs; `plans` has the table of plans and its keys, in memory; `positions` finds
+programs that differ in numbers only; `disk` has what is kept on disk.
 """
 from impl.caching.disk import Store, store
 from impl.caching.plans import (

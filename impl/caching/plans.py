@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from impl import settings, symbolic
+from impl.caching.positions import Families
 from impl.caching.rows import Described, Rows, has_sizes
 from impl.effects import Buffer, Effects, leaf_of, way
 from impl.ir import MOVEMENT, Ops, UOp, free_after_fork, stand_on, unnamed
@@ -60,7 +61,8 @@ def for_all_sizes(effects: Effects) -> Effects:
 
     Node by node: the nodes stand at the same places. Without symbolic sizes it is the same object.
     """
-    if not has_sizes(effects.nodes):
+    own = isinstance(effects, Described) and effects.description.sized
+    if not own and not has_sizes(effects.nodes):
         return effects
     done: dict[UOp, UOp] = {}
 
@@ -104,6 +106,7 @@ class PlanCache(Generic[PlanType]):
         self.capacity = capacity
         self.entries: dict[tuple[Any, ...], list[Any]] = {}  # the plan, and when it was used
         self.short: dict[tuple[Any, ...], list[Any]] = {}  # the same, by short keys
+        self.families = Families()
         self.uses = itertools.count()
         self.lock = free_after_fork(threading.Lock())
         self.hits = self.misses = 0
@@ -113,12 +116,12 @@ class PlanCache(Generic[PlanType]):
         """All plans by their keys."""
         return {key: plan for key, (plan, _) in self.entries.items()}
 
-    def get(self, key: tuple[Any, ...]) -> PlanType | None:
-        """The plan, if it is there; counts a hit or a miss."""
+    def get(self, key: tuple[Any, ...], last: bool = True) -> PlanType | None:
+        """The plan, if it is there; counts a hit, or a miss if it is the last key to be tried."""
         with self.lock:
             entry = self.entries.get(key)  # r[impl caching.hit.equal]
             if entry is None:
-                self.misses += 1
+                self.misses += last
                 return None
             self.hits += 1
             entry[1] = next(self.uses)
@@ -162,6 +165,7 @@ class PlanCache(Generic[PlanType]):
         with self.lock:
             self.entries.clear()
             self.short.clear()
+            self.families.known.clear()
             self.hits = self.misses = 0
 
     def __len__(self) -> int:

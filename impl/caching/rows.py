@@ -112,14 +112,15 @@ class Rows:
     Slots stand for buffers and for variables, numbered by appearance.
     """
 
-    __slots__ = ("rows", "place", "slots", "variables", "copies")
+    __slots__ = ("rows", "place", "slots", "variables", "copies", "sized")
 
-    def __init__(self) -> None:
+    def __init__(self, sized: bool = False) -> None:
         self.rows: list[Row] = []
         self.place: dict[UOp, int] = {}
         self.slots: dict[Buffer, int] = {}
         self.variables = _Variables()
         self.copies: dict[Place, None] = {}  # the devices to which something is copied
+        self.sized = sized  # whether there are sizes that no tensor has
 
     def add(self, roots: Sequence[UOp]) -> list[UOp]:
         """Describe all that is needed to compute these, and was not described yet; those nodes.
@@ -129,7 +130,8 @@ class Rows:
             VariableError: a variable is bound to two values.
         """
         rows, place, slots, known = self.rows, self.place, self.slots, len(self.place)
-        describe = _Describer(self.variables.slot).described if symbolic.present[0] else _as_it_is
+        describe = _Describer(self.variables.slot).described \
+            if symbolic.present[0] or self.sized else _as_it_is
         # What is open: a node, and those of its sources that were not looked at yet.
         open_nodes: list[tuple[UOp | None, Iterator[UOp]]] = [(None, iter(roots))]
         while open_nodes:

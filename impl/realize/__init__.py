@@ -19,11 +19,11 @@ from impl.realize.prepared import CopySegment, Made, Prepared, Segments
 from impl.realize.run import Run, commit, copy_across, ensure_memory, poison, programs_of
 from impl.realize.schedule import ExecItem, items_of, run_schedule, schedule, schedule_document
 from impl.realize.session import session
-from impl.realize.values import peek, pieces, read, realize, refuse_reading
+from impl.realize.values import peek, pieces, read, read_part, realize, refuse_reading
 
 __all__ = ["CopySegment", "ExecItem", "Made", "Mode", "Prepared", "Run", "Segments", "commit",
            "copy_across", "ensure_memory", "environment", "in_force", "items_of", "lock",
            "measured", "peek", "pieces", "planned_run", "poison", "prepare", "programs_of",
-           "read", "realize", "refuse_reading", "run_loop",
+           "read", "read_part", "realize", "refuse_reading", "run_loop",
            "run_schedule", "schedule", "schedule_document",
            "session", "stretch", "stretches", "values_of", "waiting_values"]

@@ -19,7 +19,7 @@ from impl.realize.environment import Mode, environment, in_force
 from impl.realize.run import Run, commit, execute
 from impl.realize.session import session
 from impl.rewrite import verify
-from impl.schedule import Plan, collector_at_rest, document, plan_for
+from impl.schedule import Plan, collector_at_rest, document, plan_for, shared_plan_for
 
 
 def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
@@ -51,10 +51,12 @@ def waiting_values(values: Sequence[UOp], mode: Mode | None = None) -> list[UOp]
     return list(dict.fromkeys([value for value in values if leaf_of(value) is None]))
 
 
-def planned_run(nodes: Sequence[UOp], mode: Mode | None = None, **how: bool) -> Run | None:
+def planned_run(nodes: Sequence[UOp], mode: Mode | None = None, shared: bool = False,
+                **how: bool) -> Run | None:
     """The plan for those of the values that are not in memory, bound to buffers; None for none.
 
-    Whoever calls it holds the lock, has the kernels run, and commits.
+    Whoever calls it holds the lock, has the kernels run, and commits. A plan that is only run, and
+    not shown, may be `shared` by programs that differ in positions and numbers.
     """
     if session.scheduled:
         session.run_scheduled()
@@ -62,18 +64,19 @@ def planned_run(nodes: Sequence[UOp], mode: Mode | None = None, **how: bool) -> 
     waiting = waiting_values(nodes, mode)
     if not waiting:
         return None
-    effects, plan, canonical = prepare(waiting, mode)
+    effects, plan, canonical = prepare(waiting, mode, shared)
     return Run(plan, canonical, effects, **how) if how else Run(plan, canonical, effects)
 
 
-def prepare(values: Sequence[UOp],
-            mode: Mode | None = None) -> tuple[Effects, Plan, Canonical]:
+def prepare(values: Sequence[UOp], mode: Mode | None = None,
+            shared: bool = False) -> tuple[Effects, Plan, Canonical]:
     """Everything up to the plan for some values, each given once."""
     mode = mode or in_force()
     start = time.perf_counter() if mode.shown else 0.0
     try:
         effects = in_pieces(walk(values))
-        plan, canonical, hit = checked_plan(effects, mode)
+        effects, plan, canonical, hit = _shared_plan(effects, mode) if shared \
+            else (effects, *checked_plan(effects, mode))
     except VariableError as error:
         effects = in_pieces(_readers_first(collect(values), values, error))
         plan, canonical, hit = checked_plan(effects, mode)
@@ -127,6 +130,15 @@ def _readers_first(effects: Effects, roots: Sequence[UOp], error: VariableError)
         finally:
             session.first.discard(waiting)
     return collect(roots)
+
+
+def _shared_plan(effects: Effects, mode: Mode) -> tuple[Effects, Plan, Canonical, bool]:
+    """The plan, one for many positions and numbers if that may be."""
+    # What is recorded, and what many processes agree on, stays as it is written.
+    if not mode.use_cache or mode.checked or mode.recorded or session.capturing.observers \
+            or effects.whole is not None or not isinstance(effects, Described):
+        return effects, *checked_plan(effects, mode)
+    return shared_plan_for(effects, environment(effects, mode))
 
 
 def checked_plan(effects: Effects, mode: Mode) -> tuple[Plan, Canonical, bool]:

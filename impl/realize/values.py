@@ -1,6 +1,7 @@
 """Computing values, and reading them. Chapter: spec/realize.md."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,15 +12,16 @@ from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
 from impl.effects import Buffer, Holder, Placeholder, in_memory, leaf_of, lock, mark_realized, spoil
 from impl.errors import DeviceError
-from impl.ir import Ops, line_of
+from impl.ir import Ops, UOp, line_of
 from impl.realize.environment import Mode, in_force
 from impl.realize.planning import hold, planned_run, values_of
 from impl.realize.prepared import prepare_kernel
 from impl.realize.run import commit, ensure_memory, execute
 from impl.realize.session import session
 from impl.schedule import schedule_cache
+from impl.symbolic import is_symbolic
 
-_BUFFER = Ops.BUFFER
+_BUFFER, _SHRINK, _RESHAPE = Ops.BUFFER, Ops.SHRINK, Ops.RESHAPE
 
 
 def realize(holders: Sequence[Holder]) -> None:
@@ -55,7 +57,7 @@ def _realize(holders: Sequence[Holder]) -> None:
             mark_realized(root, leaf)
             return
     nodes = values_of(holders, mode)
-    run = planned_run(nodes, mode)
+    run = planned_run(nodes, mode, shared=True)
     if run is not None:
         try:
             execute(run, mode)
@@ -108,6 +110,50 @@ def read(holder: Holder) -> np.ndarray:
         memory = ensure_memory(buffer)
         # r[impl realize.read.fresh]
         return memory.device.copy_out(memory, buffer.dtype, buffer.size)
+
+
+def read_part(holder: Holder) -> np.ndarray | None:
+    """What `read` gives, if it is a part of a value in memory, its elements next to each other.
+
+    None otherwise: then it has to be computed.
+    """
+    node = holder.uop
+    if node.op is not _SHRINK and node.op is not _RESHAPE or session.capturing.observers:
+        return None
+    with lock:
+        if session.scheduled:
+            return None
+        found = _part(node)
+        if found is None or found[0].device != holder.device or found[0].shardings:
+            return None
+        buffer, start = found
+        count = math.prod(node.shape or ())
+        if count == 0:
+            return np.empty(0, buffer.dtype.numpy)
+        memory = ensure_memory(buffer)
+        # r[impl realize.part.direct]
+        return memory.device.copy_out(memory, buffer.dtype, count, start * buffer.dtype.itemsize)
+
+
+def _part(node: UOp) -> tuple[Buffer, int] | None:
+    """The buffer that has the elements of a view, in order and without gaps, and where they start.
+    """
+    start, leaf = 0, leaf_of(node)
+    while leaf is None:
+        if node.op is _SHRINK:
+            below = node.src[0].shape or ()
+            inner, within = 1, True  # whether all axes from here on are taken whole
+            for (low, high), size in zip(reversed(node.arg), reversed(below), strict=True):
+                if any(map(is_symbolic, (low, high, size))) or not within and high - low != 1:
+                    return None
+                start += low * inner
+                within = within and high - low == size
+                inner *= size
+        elif node.op is not _RESHAPE:
+            return None
+        node = node.src[0]
+        leaf = leaf_of(node)
+    return (leaf.arg[0], start) if not any(map(is_symbolic, node.shape or ())) else None
 
 
 def pieces(holder: Holder) -> list[tuple[int, np.ndarray]]:

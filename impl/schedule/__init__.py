@@ -9,10 +9,16 @@
     document     a plan as plain data
 """
 from impl.schedule.document import document
-from impl.schedule.pipeline import collector_at_rest, make_plan, plan_for, schedule_cache
+from impl.schedule.pipeline import (
+    collector_at_rest,
+    make_plan,
+    plan_for,
+    schedule_cache,
+    shared_plan_for,
+)
 from impl.schedule.plan import Environment, Plan, PlannedKernel, Result, Storage
 from impl.schedule.reasons import decisions, kernel_line, label, shown_numbers
 
 __all__ = ["Environment", "Plan", "PlannedKernel", "Result", "Storage", "collector_at_rest",
            "decisions", "document", "kernel_line", "label", "make_plan", "plan_for",
-           "schedule_cache", "shown_numbers"]
+           "schedule_cache", "shared_plan_for", "shown_numbers"]

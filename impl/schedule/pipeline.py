@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from impl import settings
-from impl.caching import Canonical, PlanCache, canonicalize, for_all_sizes
+from impl.caching import Canonical, Described, PlanCache, canonicalize, for_all_sizes
 from impl.effects import Effects
 from impl.schedule.checks import check
 from impl.schedule.draft import Draft
@@ -68,6 +68,19 @@ def plan_for(effects: Effects, environment: Environment,
     if use_cache:
         schedule_cache.put(canonical.key, plan)
     return plan, canonical, False  # r[impl caching.hit.said]
+
+
+def shared_plan_for(effects: Described,
+                    environment: Environment) -> tuple[Effects, Plan, Canonical, bool]:
+    """`plan_for`, where the plan may be one for programs that differ in positions and numbers;
+    then the effects have variables there.
+    """
+    canonical = canonicalize(effects, environment.device_key)
+    found = schedule_cache.get(canonical.key, last=False)
+    if found is not None:
+        return effects, found, canonical, True
+    general = schedule_cache.families.general(effects, canonical.key) or effects
+    return general, *plan_for(general, environment)
 
 
 @contextmanager

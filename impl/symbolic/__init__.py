@@ -30,6 +30,7 @@ from impl.symbolic.size import (
     node_of,
     plain,
     present,
+    size_in_plan,
     sizes_in,
     unbound,
     watching,
@@ -42,5 +43,6 @@ __all__ = ["Bounds", "Extent", "Index", "Size", "Variable", "actual", "add", "as
            "evaluate", "evaluate_in_order", "extent", "extent_of", "floordiv", "greatest",
            "identical", "is_number", "is_symbolic", "less_equal", "less_than", "logical_and",
            "map_sizes", "mod", "mul", "node_of", "plain", "present", "rebuild", "rebuilt",
+           "size_in_plan",
            "sizes_in", "sub", "text", "total", "unbound", "watching", "weighted_sum",
            "without_values"]

@@ -43,7 +43,8 @@ class Size(int):
         """The int `value`, which `expression` has for the values that its BINDs hold."""
         size = int.__new__(cls, value)
         size.expression = expression
-        present[0] = True
+        if cls is Size:
+            present[0] = True
         return size
 
     def __hash__(self) -> int:
@@ -207,7 +208,7 @@ class Extent(Size):
         return extent_of(expression)
 
 
-#: Whether this process has ever made a `Size`: without one nobody needs to look for any.
+#: Whether this process has ever made a `Size` of a tensor: without one nobody looks for any.
 present = [False]
 
 
@@ -246,6 +247,13 @@ def as_size(value: Any) -> Any:
         raise VariableError(value.variables()[0].arg[0], "has no value where a size is needed",
                             "bind it: v.bind(3)")
     return Size(evaluate(value, {bind: bind.src[1].arg for bind in atoms}), value)
+
+
+def size_in_plan(value: int, expression: UOp) -> Size:
+    """A Size that no tensor has, so that nobody needs to look for it but who makes the plan."""
+    size = int.__new__(Size, value)
+    size.expression = expression
+    return size
 
 
 def binds_in(expression: UOp) -> list[UOp]:

@@ -62,6 +62,9 @@ class Runtime(Protocol):
     def read(self, tensor: Any) -> np.ndarray:
         """The elements of a realized tensor; bfloat16 as its bits."""
 
+    def read_part(self, tensor: Any) -> np.ndarray | None:
+        """What `read` gives of a part of what is in memory; None if it has to be computed."""
+
     def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
         """What each device of this process has of a tensor on a mesh, by its number there."""
 
@@ -513,8 +516,11 @@ class TensorBase(metaclass=Named):
         """The elements as a NumPy array; bfloat16 becomes float32."""
         if self.dtype is dtypes.bfloat16:
             return self._wrap(nodes.cast(self.uop, dtypes.float32)).numpy()
-        self.realize()
-        return self.runtime.read(self).reshape(self.shape)
+        part = self.runtime.read_part(self)
+        if part is None:
+            self.realize()
+            part = self.runtime.read(self)
+        return part.reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import ROOT, verifies
-from impl import Context, GlobalCounters, Tensor, Variable, caching, realize, settings
+from impl import Context, GlobalCounters, Tensor, TinyJit, Variable, caching, realize, settings
 from impl.caching import PlanCache
 from impl.effects import collect
 from impl.errors import VariableError
@@ -434,3 +434,80 @@ def test_no_caching() -> None:
     with Context(SCACHE=0):
         realize.realize([numbers(1, 2) + 1])
     assert len(schedule_cache) == 0
+
+
+_PLACES = [(0, 5, 2), (3, 1, 6), (7, 2, 4), (6, 6, 0), (1, 7, 3), (4, 0, 5), (2, 3, 7)]
+Statements = Callable[[Any, int, int, int], list[Any]]
+
+
+def _moved(x: Any, i: int, j: int, k: int) -> list[Any]:
+    x[i:i + 2] = x[j:j + 2] + 0
+    x[k] = x[i] * 2
+    return [x + 0]
+
+
+def _kept(x: Any, i: int, j: int, k: int) -> list[Any]:
+    old = x[k:k + 2] + 0
+    x[i:i + 2] = old * 2
+    x[j:j + 2, 1:] = x[i:i + 2, :2] + old[:, 1:]
+    return [x + 0, old]
+
+
+FAMILIES: dict[str, Statements] = {
+    "rows": lambda x, i, j, k: [x[i] * x[j] + x[k]],
+    "columns": lambda x, i, j, k: [x[:, j % 2:j % 2 + 2] + i],
+    "numbers": lambda x, i, j, k: [x * (i / 4) - j / -8, x + 0 > k],
+    "moved": _moved,
+    "kept": _kept,
+}
+
+
+@verifies("caching.family.shared")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_programs_of_a_family_have_one_plan_and_their_own_values(name: str) -> None:
+    """They are as many plans as ways in which what they read and write is one place or two."""
+    with Context(DEVICE="REFERENCE"):
+        schedule_cache.clear()
+        GlobalCounters.reset()
+        for i, j, k in _PLACES * 2:
+            array = np.arange(27, dtype=np.float32).reshape(9, 3)
+            x = Tensor(array).realize()
+            found = FAMILIES[name](x, i, j, k)
+            Tensor.realize(*found)
+            for one, two in zip(found, FAMILIES[name](array, i, j, k), strict=True):
+                assert np.array_equal(one.numpy(), two), (i, j, k)
+        assert GlobalCounters.plan_misses <= 6
+        assert GlobalCounters.plan_hits + GlobalCounters.plan_misses == 2 * len(_PLACES)
+
+
+@verifies("caching.family.shared")
+def test_bits_of_numbers_stay_in_a_family() -> None:
+    with Context(DEVICE="REFERENCE"):
+        schedule_cache.clear()
+        x = Tensor(np.array([-1.0, 2.0], np.float32)).realize()
+        for number in (1.0, 2.0, 3.1, 0.5, -0.0, 0.0, float("inf"), float("nan"), 1e-40):
+            found = (x * number).numpy()
+            with np.errstate(invalid="ignore"):
+                expected = np.array([-1.0, 2.0], np.float32) * np.float32(number)
+            assert np.array_equal(found, expected, equal_nan=True), number
+            assert number != number or np.array_equal(np.signbit(found), np.signbit(expected))
+        ints = Tensor(np.array([1, -5], np.int32)).realize()
+        for whole in (3, 4, -2**31, 2**31 - 1, 0):
+            expected = np.array([1, -5], np.int32) - np.int32(whole)
+            assert (ints - whole).tolist() == expected.tolist()
+
+
+@verifies("caching.family.shared")
+def test_what_a_number_decides_keeps_it() -> None:
+    """Exponents, what is captured, what is explained."""
+    with Context(DEVICE="REFERENCE"):
+        schedule_cache.clear()
+        x = Tensor(np.array([1.5, 2.0], np.float32)).realize()
+        for exponent in (2.0, 3.0, -1.0, 0.5, 2.5):
+            assert np.allclose((x ** exponent).numpy(), np.array([1.5, 2.0]) ** exponent)
+        names = {(x[row:row + 1] * 2).schedule_document()["cache"]["key"] for row in (0, 1, 0, 1)}
+        assert len(names) == 2
+        step = TinyJit(lambda t: (t[1:] * 3).realize())
+        for start in range(4):
+            given = Tensor(np.array([start, start + 1], np.float32)).realize()
+            assert step(given).tolist() == [3.0 * start + 3]

@@ -325,6 +325,39 @@ def test_a_reading_is_the_callers_own() -> None:
     assert y.tolist() == [1, 2]
 
 
+@verifies("realize.part.direct")
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_a_part_that_lies_in_one_piece_is_read_where_it_is(dtype: Any) -> None:
+    array = np.arange(60).reshape(3, 4, 5).astype(dtype)
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(array).realize()
+        parts: list[Callable[[Any], Any]] = [
+            lambda t: t[1], lambda t: t[1, 2], lambda t: t[2, 3, 4], lambda t: t[1:],
+            lambda t: t[1, 1:3], lambda t: t[0, 2, 1:4], lambda t: t.reshape(12, 5)[3:7],
+            lambda t: t[1:].reshape(8, 5)[2:4, :], lambda t: t[2:2],
+            lambda t: t[-1, -1:].reshape(5)]
+        GlobalCounters.reset()
+        for part in parts:
+            assert np.array_equal(part(x).numpy(), part(array)), part
+        assert GlobalCounters.kernels == 0
+        others: list[Callable[[Any], Any]] = [
+            lambda t: t[:, 1], lambda t: t[1, :, 2], lambda t: t[:2, 1:3], lambda t: t[::2],
+            lambda t: t[1][::-1], lambda t: t[1:, 3:], lambda t: t[:, :, 4:]]
+        for part in others:
+            assert np.array_equal(part(x).numpy(), part(array)), part
+
+
+@verifies("realize.part.direct")
+def test_a_part_is_that_of_its_version() -> None:
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(np.arange(6, dtype=np.int32).reshape(3, 2)).realize()
+        row = x[1]
+        x.assign(x * 10).realize()
+        assert row.tolist() == [2, 3] and x[1].tolist() == [20, 30]
+        late = x.assign(x + 1)
+        assert x[2].tolist() == [41, 51] and late[0].tolist() == [1, 11]
+
+
 # Running by hand
 
 
