@@ -136,4 +136,4 @@ class ImmutableError(TensorScheduleError, AttributeError):
 
 
 class GraphError(TensorScheduleError, RuntimeError):
-    """A graph breaks a rule of its stage. Users should never see one: it is our mistake."""
+    """A graph breaks a rule of its level. Users should never see one: it is our mistake."""

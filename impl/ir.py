@@ -31,7 +31,7 @@ class _Kind(IntEnum):
 
 
 class Ops(_Kind):
-    """What a node does. The groups below say which stage each belongs to.
+    """What a node does. The groups below say which level each belongs to.
 
     An elementwise operation stands in the group of its kind; what it means is in `reference`, its
     text in `functions` (named after it), its slope in `gradient.rules`, the method in `tensor`.

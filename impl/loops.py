@@ -25,9 +25,9 @@ class LoopInfo:
 
     `kind` says what happens. A body is a SINK, and PARAM s in it is source s of the node:
 
-        scan    the first sources are `carries`, the next ones `sequences`, of which step i gets
-                row i. The first roots of the body are the carries of the next step, the others are
-                stacked. It runs `count` times, with `reverse` from the last row to the first.
+        scan    the first sources are `carries`, the next ones `sequences`: iteration i gets row i
+                of each. The first roots of the body are the carries of the next iteration, the
+                others are stacked. It runs `count` times, with `reverse` from the last row to the first.
         while   the first sources are `carries`. As long as the first body gives true for them the
                 second one gives the next ones.
         cond    source 0 is a bool: the first body where it is true, else the second.
@@ -80,7 +80,7 @@ class LoopInfo:
         return str(self)
 
     def __str__(self) -> str:
-        return {"scan": f"scan of {self.count} steps", "while": "while loop", "cond": "cond",
+        return {"scan": f"scan of {self.count} iterations", "while": "while loop", "cond": "cond",
                 "host": f"{self.call[0]} on the host" if self.call else ""}[self.kind]
 
     def __getstate__(self) -> dict[str, Any]:  # r[impl loops.body.once]

@@ -4,6 +4,8 @@ The Python blocks of a file run from top to bottom in one namespace, each line u
 number, so that a traceback points into the text. A comment `# -> value` at the end of a statement,
 or on a line of its own below it, says what its value is, or what it prints. `...` stands for
 anything. Blocks that show code of the project are left out: they are tested where they stand.
+A value that an `except` promises has to be met: an error that is not raised any more is a fault
+of the text.
 """
 from __future__ import annotations
 
@@ -70,9 +72,30 @@ class Expecting(ast.NodeTransformer):
 
     def __init__(self, expected: dict[int, str]) -> None:
         self.expected = dict(expected)
+        self.promised: set[int] = set()  # lines below an `except`, outside of any `if`
+        self._promises = self._may_be_left_out = False
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        before, self._may_be_left_out = self._may_be_left_out, True
+        self.generic_visit(node)
+        self._may_be_left_out = before
+        return node
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        before, self._promises = self._promises, True
+        self.generic_visit(node)
+        self._promises = before
+        return node
+
+    def _wanted(self, node: ast.stmt) -> str | None:
+        line = node.end_lineno or node.lineno
+        wanted = self.expected.pop(line, None)
+        if wanted is not None and self._promises and not self._may_be_left_out:
+            self.promised.add(node.lineno)
+        return wanted
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        wanted = self.expected.pop(node.end_lineno or node.lineno, None)
+        wanted = self._wanted(node)
         if wanted is None:
             return node
         prints = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "print"
@@ -81,7 +104,7 @@ class Expecting(ast.NodeTransformer):
         return compared(node, name, value, wanted)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.AST]:
-        wanted = self.expected.pop(node.end_lineno or node.lineno, None)
+        wanted = self._wanted(node)
         if wanted is None:
             return node
         target = ast.parse(ast.unparse(node.targets[0]), mode="eval").body
@@ -91,8 +114,9 @@ class Expecting(ast.NodeTransformer):
 
 
 def compared(node: ast.stmt, name: str, value: ast.expr, wanted: str) -> ast.Expr:
-    """The statement `name(value, wanted)`, which stands where `node` stood."""
-    call = ast.Expr(ast.Call(ast.Name(name, ast.Load()), [value, ast.Constant(wanted)], []))
+    """The statement `name(value, wanted, line)`, which stands where `node` stood."""
+    arguments = [value, ast.Constant(wanted), ast.Constant(node.lineno)]
+    call = ast.Expr(ast.Call(ast.Name(name, ast.Load()), arguments, []))
     return ast.fix_missing_locations(ast.copy_location(call, node))
 
 
@@ -100,17 +124,24 @@ def no_arguments() -> ast.arguments:
     return ast.arguments([], [], None, [], [], None, [])
 
 
-def expect(value: Any, wanted: str) -> None:
-    """Compare what `value` evaluates to with the text beside it."""
-    compare(repr(value), wanted)
+class Reader:
+    """Compares what statements give with the texts beside them, and notes their lines."""
 
+    def __init__(self) -> None:
+        self.met: set[int] = set()
 
-def expect_printed(value: Any, wanted: str) -> None:
-    """Compare what `value` prints with the text beside it."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        value()
-    compare(printed.getvalue(), wanted)
+    def expect(self, value: Any, wanted: str, line: int) -> None:
+        """Compare what `value` evaluates to."""
+        self.met.add(line)
+        compare(repr(value), wanted)
+
+    def expect_printed(self, value: Any, wanted: str, line: int) -> None:
+        """Compare what `value` prints."""
+        self.met.add(line)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            value()
+        compare(printed.getvalue(), wanted)
 
 
 def compare(shown: str, wanted: str) -> None:
@@ -121,8 +152,9 @@ def compare(shown: str, wanted: str) -> None:
 
 def run_text(text: str, filename: str) -> int:
     """Run all blocks of one text; the answer is how many there were."""
-    space: dict[str, Any] = {"__name__": "__main__", "__expect__": expect,
-                             "__expect_printed__": expect_printed}
+    reader = Reader()
+    space: dict[str, Any] = {"__name__": "__main__", "__expect__": reader.expect,
+                             "__expect_printed__": reader.expect_printed}
     count = 0
     for start, code in blocks(text):
         count += 1
@@ -133,6 +165,8 @@ def run_text(text: str, filename: str) -> int:
         assert not left, f"{filename}:{left[0]}: no value stands where '{MARK}' expects one"
         # The text is ours: it is as trusted as the tests beside it.
         exec(compile(tree, filename, "exec", dont_inherit=True), space)  # noqa: S102
+        unmet = sorted(expecting.promised - reader.met)
+        assert not unmet, f"{filename}:{unmet[0]}: no error was raised where the text shows one"
     return count
 
 
@@ -174,6 +208,13 @@ def test_a_wrong_value_fails(line: str) -> None:
 def test_an_expectation_of_nothing_fails() -> None:
     with pytest.raises(AssertionError, match="t:4: no value stands"):
         run_text(fenced("import io  # -> io"), "t")
+
+
+def test_an_error_that_is_not_raised_fails() -> None:
+    lines = "try:", "    x = 1", "except ValueError as error:", "    print(error)  # -> no"
+    with pytest.raises(AssertionError, match="t:7: no error was raised"):
+        run_text(fenced(*lines), "t")
+    run_text(fenced("if False:", *(f"    {line}" for line in lines)), "t")
 
 
 def test_shown_code_and_other_blocks_are_left_out() -> None:

@@ -98,7 +98,7 @@ class ShapesOfOneRank(Edit):
 
 
 class AnyStageIsTensor(Edit):
-    rule = "ir.stage.operations"
+    rule = "ir.stage.operations+2"
     description = "a tensor graph may contain loops and pointers"
     first = "test_malformed_tensor_graphs"
     file = "impl/rewrite/verify.py"
@@ -107,7 +107,7 @@ class AnyStageIsTensor(Edit):
 
 
 class KernelsDetach(Edit):
-    rule = "ir.stage.operations"
+    rule = "ir.stage.operations+2"
     description = "every elementwise operation is let through, DETACH too"
     first = "test_malformed_kernels"
     file = "impl/rewrite/verify.py"
@@ -343,7 +343,7 @@ class KernelsWithoutStores(Edit):
 
 
 class LoopsOfAnySize(Edit):
-    rule = "ir.kernel.operands"
+    rule = "ir.kernel.operands+2"
     description = "the size of a loop may have any type"
     first = "test_malformed_kernels"
     file = "impl/rewrite/verify.py"
@@ -351,7 +351,7 @@ class LoopsOfAnySize(Edit):
 
 
 class PointersOfAnotherType(Edit):
-    rule = "ir.kernel.operands"
+    rule = "ir.kernel.operands+2"
     description = "an INDEX may have a pointer of another type"
     first = "test_malformed_kernels"
     file = "impl/rewrite/verify.py"
@@ -360,7 +360,7 @@ class PointersOfAnotherType(Edit):
 
 
 class LoadsConvert(Edit):
-    rule = "ir.kernel.operands"
+    rule = "ir.kernel.operands+2"
     description = "a load may have another type than the place that it reads"
     first = "test_malformed_kernels"
     file = "impl/rewrite/verify.py"
@@ -369,7 +369,7 @@ class LoadsConvert(Edit):
 
 
 class StoresRepeatLoops(Edit):
-    rule = "ir.kernel.operands"
+    rule = "ir.kernel.operands+2"
     description = "what stands behind a stored value may be anything"
     first = "test_malformed_kernels"
     file = "impl/rewrite/verify.py"
@@ -378,7 +378,7 @@ class StoresRepeatLoops(Edit):
 
 
 class ReducesNothing(Edit):
-    rule = "ir.kernel.operands"
+    rule = "ir.kernel.operands+2"
     description = "a reduction may have no loop"
     first = "test_malformed_kernels"
     file = "impl/rewrite/verify.py"

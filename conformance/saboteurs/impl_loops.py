@@ -5,7 +5,7 @@ from conformance.saboteurs.edits import Edit
 
 
 class RowsAreTheFirst(Edit):
-    rule = "loops.value.equal"
+    rule = "loops.value.equal+2"
     description = "each step reads the first row"
     file = "impl/realize/looping.py"
     old = "source.part(row * nbytes, nbytes)"
@@ -13,7 +13,7 @@ class RowsAreTheFirst(Edit):
 
 
 class ReversedLoopsGoForward(Edit):
-    rule = "loops.value.equal"
+    rule = "loops.value.equal+2"
     description = "a reversed scan begins with the first row"
     file = "impl/realize/looping.py"
     old = "reversed(range(count)) if loop.reverse else range(count)"
@@ -21,7 +21,7 @@ class ReversedLoopsGoForward(Edit):
 
 
 class NumbersAreNobodys(Edit):
-    rule = "loops.gradient.reverse"
+    rule = "loops.gradient.reverse+2"
     description = "a number that a transform differentiates for is one of the body"
     file = "impl/transforms/control.py"
     first = "test_a_number_that_the_body_reads_has_its_gradient"
@@ -29,7 +29,7 @@ class NumbersAreNobodys(Edit):
 
 
 class TheSecondFunctionRuns(Edit):
-    rule = "loops.value.equal"
+    rule = "loops.value.equal+2"
     description = "a choice is always the second one"
     file = "impl/realize/looping.py"
     old = "self.body(0 if _truth(chosen) else 1)"
@@ -46,7 +46,7 @@ class BodiesAreForgotten(Edit):
 
 
 class StepsDrawTheSame(Edit):
-    rule = "loops.random.step"
+    rule = "loops.random.step+2"
     description = "every step draws the numbers of the first"
     file = "impl/transforms/control.py"
     old = "replaced[node] = nodes.add(made, along)"
@@ -54,7 +54,7 @@ class StepsDrawTheSame(Edit):
 
 
 class SumsAreTheLast(Edit):
-    rule = "loops.gradient.reverse"
+    rule = "loops.gradient.reverse+2"
     description = "of what every step reads the gradient is that of the first step"
     file = "impl/gradient/loops.py"
     old = "[add(sums[slot], of(slot)) for slot in whole]"
@@ -62,7 +62,7 @@ class SumsAreTheLast(Edit):
 
 
 class GradientsGoForward(Edit):
-    rule = "loops.gradient.reverse"
+    rule = "loops.gradient.reverse+2"
     description = "the gradient of a scan goes from the first step to the last"
     file = "impl/gradient/loops.py"
     old = "loop.count, not loop.reverse)"
@@ -78,8 +78,8 @@ class CarriesDoNotChange(Edit):
 
 
 class DtypesMayChange(Edit):
-    rule = "loops.arguments.refused+2"
+    rule = "loops.arguments.refused+3"
     description = "a carry may become another dtype"
     file = "impl/transforms/control.py"
-    old = "if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+2]"
-    new = "if mine.dtype.kind != theirs.dtype.kind:  # r[impl loops.arguments.refused+2]"
+    old = "if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+3]"
+    new = "if mine.dtype.kind != theirs.dtype.kind:  # r[impl loops.arguments.refused+3]"

@@ -119,7 +119,7 @@ def _seeds(roots: Sequence[UOp], given: dict[int, UOp]) -> dict[UOp, UOp]:
     return seeds
 
 
-# r[impl loops.gradient.reverse]
+# r[impl loops.gradient.reverse+2]
 def _scan_gradient(node: UOp, loop: LoopInfo, given: dict[int, UOp], leads: Set[UOp]) -> Parts:
     """A scan the other way round, whose carries are the gradients of the carries, and sums."""
     sources, roots, carries = node.src, loop.roots, loop.carries

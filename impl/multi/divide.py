@@ -857,7 +857,7 @@ def _whole_scatter(node: UOp, base: Piece, index: Piece, values: Piece) -> Piece
 
 def _whole(node: UOp, given: list[Piece]) -> Piece:
     """Every device runs a loop, or a kernel of the user, on all of what goes in."""
-    # r[impl loops.value.equal, custom.value.equal]
+    # r[impl loops.value.equal+2, custom.value.equal]
     whole = [brought(one, (None,) * len(one.shape)) for one in given]
     mesh = next(one.sharding.mesh for one in whole if one.sharding is not None)
     return Piece(_again(node, [one.node for one in whole]), nodes.shape_of(node),

@@ -16,10 +16,10 @@ from impl.rewrite.tracking import (
     print_match_statistics,
     rewrites,
 )
-from impl.rewrite.verify import STAGES, Requirement, verify
+from impl.rewrite.verify import LEVELS, Requirement, verify
 from impl.rewrite.walk import Maker, applies, graph_rewrite
 
-__all__ = ["ALGEBRA", "STAGES", "Maker", "PatternMatcher", "Requirement", "Rewrite", "Rule",
+__all__ = ["ALGEBRA", "LEVELS", "Maker", "PatternMatcher", "Requirement", "Rewrite", "Rule",
            "Tally", "UPat", "applies", "apply", "graph_rewrite", "is_simple", "look",
            "match_statistics",
            "print_match_statistics", "rewrites", "simplifier", "simplify", "verify"]

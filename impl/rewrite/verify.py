@@ -1,4 +1,4 @@
-"""What each stage may contain, stated with patterns, and the check. Chapter: spec/ir.md.
+"""What each level may contain, stated with patterns, and the check. Chapter: spec/ir.md.
 
 A requirement is a pattern, a test that every node found by it must pass, and the rule that says so.
 `verify` answers nothing for a legal graph. For another one it raises, and names the node, the rule
@@ -230,13 +230,13 @@ _SHARED_REQUIREMENTS = (
 )
 
 
-# r[impl ir.stage.operations, ir.shape.tensor, ir.movement.argument]
+# r[impl ir.stage.operations+2, ir.shape.tensor, ir.movement.argument]
 # r[impl ir.movement.argument]
 # r[impl ir.movement.argument, ir.reduce.operands]
 # r[impl ir.write.legal]
 _TENSOR_REQUIREMENTS = (
     Requirement("ir.stage.operations", UPat(), lambda node: node.op in TENSOR_OPS,
-                "the operation belongs to the tensor stage"),
+                "the operation belongs to tensor graphs"),
     *_SHARED_REQUIREMENTS,
     Requirement("ir.shape.tensor", UPat(), lambda node: node.shape is not None or node.op in (
         Ops.STORE, Ops.SINK), "a tensor node has a shape"),
@@ -263,11 +263,11 @@ _TENSOR_REQUIREMENTS = (
 )
 
 
-# r[impl ir.stage.operations, ir.kernel.sink+2, ir.kernel.operands]
-# r[impl ir.kernel.operands]
+# r[impl ir.stage.operations+2, ir.kernel.sink+2, ir.kernel.operands+2]
+# r[impl ir.kernel.operands+2]
 _KERNEL_REQUIREMENTS = (
     Requirement("ir.stage.operations", UPat(), lambda node: node.op in KERNEL_OPS,
-                "the operation belongs to the kernel stage"),
+                "the operation belongs to kernels"),
     *_SHARED_REQUIREMENTS,
     Requirement("ir.kernel.sink", UPat(Ops.SINK), _kernel_sink,
                 "a kernel is a SINK of stores, with a KernelInfo whose prefix are GLOBAL, THREAD "
@@ -288,29 +288,29 @@ _KERNEL_REQUIREMENTS = (
                 and len(node.src) > 1 and _loops(node, 1),
                 "a reduction has a value of its type, and loops, each once"),
 )
-STAGES: dict[str, tuple[Requirement, ...]] = {
+LEVELS: dict[str, tuple[Requirement, ...]] = {
     "tensor": _TENSOR_REQUIREMENTS, "kernel": _KERNEL_REQUIREMENTS}
 
 
-def _by_op(stage: tuple[Requirement, ...]) -> dict[Ops, list[Requirement]]:
-    return {op: [r for r in stage if r.pattern.ops is None or op in r.pattern.ops] for op in Ops}
+def _by_op(level: tuple[Requirement, ...]) -> dict[Ops, list[Requirement]]:
+    return {op: [r for r in level if r.pattern.ops is None or op in r.pattern.ops] for op in Ops}
 
 
-_CHECKS = {name: _by_op(stage) for name, stage in STAGES.items()}
+_CHECKS = {name: _by_op(level) for name, level in LEVELS.items()}
 
 
-def verify(graph: UOp, stage: str) -> None:
-    """Check that a graph is legal at a stage, "tensor" or "kernel".
+def verify(graph: UOp, level: str) -> None:
+    """Check that a graph is legal at a level, "tensor" or "kernel".
 
     Raises:
         GraphError: a node breaks a rule (r[ir.verify.names]).
     """
-    checks = _CHECKS[stage]
+    checks = _CHECKS[level]
     for node in toposort((graph,)):
         for requirement in checks[node.op]:
             if not _passes(requirement, node):  # r[impl ir.verify.names]
                 raise GraphError(
-                    f"verify {stage}", f"{node!r} breaks r[{requirement.rule}]: {requirement.says}",
+                    f"verify {level}", f"{node!r} breaks r[{requirement.rule}]: {requirement.says}",
                     "this is a mistake of the pass that made the node",
                     line_of(node.origin) or None)
 

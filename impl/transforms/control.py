@@ -50,7 +50,7 @@ class _Trace:
         replaced: dict[UOp, UOp] = dict(self.places)
         order = below(roots)
         for node in order if self.drawn else ():
-            if step is not None and self._is_drawn(node):  # r[impl loops.random.step]
+            if step is not None and self._is_drawn(node):  # r[impl loops.random.step+2]
                 along = nodes.scale(nodes.cast(step, node.dtype), self.drawn)
                 made = self.constants.setdefault(node, mark(node))
                 replaced[node] = nodes.add(made, along)
@@ -95,7 +95,7 @@ def _rows(tree: Tree, length: int | None) -> int:
     if length is not None:
         sizes.append(length)
     if not sizes or None in sizes or any(size != sizes[0] for size in sizes):
-        # r[impl loops.arguments.refused+2]
+        # r[impl loops.arguments.refused+3]
         raise ShapeError("scan", f"sequences of {sizes} rows", "give sequences with as many rows "
                          "along axis 0 each, or length= where there are none")
     if is_symbolic(sizes[0]):
@@ -111,10 +111,10 @@ def _as_before(operation: str, now: Tree, before: Tree, what: str) -> list[Tenso
         DTypeError: a dtype differs; ArgumentError, ShapeError: containers or shapes do.
     """
     for mine, theirs in zip(before.leaves, now.leaves, strict=False):
-        if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+2]
+        if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+3]
             raise DTypeError(operation, f"{what} is {theirs.dtype.name}, and was "
                              f"{mine.dtype.name}", f"convert it: .cast({mine.dtype!r})")
-    # r[impl loops.arguments.refused+2]
+    # r[impl loops.arguments.refused+3]
     return before.matching(now.filled(now.leaves), operation, what, exact=True)
 
 
@@ -246,7 +246,7 @@ def _tensors(values: dict[int, UOp], like: Sequence[Tensor]) -> list[Tensor]:
 def _one_bool(operation: str, value: Any) -> Tensor:
     made = value if isinstance(value, Tensor) else Tensor(bool(value))
     if made.numel() != 1 or made.dtype.kind == "f":
-        # r[impl loops.arguments.refused+2]
+        # r[impl loops.arguments.refused+3]
         raise ShapeError(operation, f"the condition is {made.dtype.name} {made.shape}",
                          "give one bool: compare, and use .any() or .all()")
     return made.reshape(()).cast(dtypes.bool)

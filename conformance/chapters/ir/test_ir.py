@@ -17,7 +17,7 @@ from impl import Tensor, ir
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError, ImmutableError
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, UOp, interned_count, new_range, toposort
-from impl.rewrite import STAGES, verify
+from impl.rewrite import LEVELS, verify
 
 
 def iota(size: int, dtype: DType = dtypes.int32) -> UOp:
@@ -380,11 +380,11 @@ def test_message_names_node_rule_and_line() -> None:
 def test_every_requirement_has_faults() -> None:
     for stage, faults in (("tensor", TENSOR_FAULTS), ("kernel", KERNEL_FAULTS)):
         shared = set(TENSOR_FAULTS)
-        assert {r.rule for r in STAGES[stage]} <= {
+        assert {r.rule for r in LEVELS[stage]} <= {
             case.partition(" ")[0] for case in {*faults, *shared}}
 
 
-@verifies("ir.stage.operations")
+@verifies("ir.stage.operations+2")
 @verifies("ir.source.legal")
 @verifies("ir.dtype.operands")
 @verifies("ir.movement.argument")
@@ -399,9 +399,9 @@ def test_malformed_tensor_graphs(case: str) -> None:
         assert f"r[{case.partition(' ')[0]}]" in str(caught.value), node
 
 
-@verifies("ir.stage.operations")
+@verifies("ir.stage.operations+2")
 @verifies("ir.kernel.sink+2")
-@verifies("ir.kernel.operands")
+@verifies("ir.kernel.operands+2")
 @pytest.mark.parametrize("case", KERNEL_FAULTS)
 def test_malformed_kernels(case: str) -> None:
     for node in KERNEL_FAULTS[case]:

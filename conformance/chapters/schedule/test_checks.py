@@ -18,7 +18,7 @@ from impl.lowering.blocks import Define, Write
 from impl.lowering.checks import check_lowered
 from impl.places import Place
 from impl.ranges import Access, Pattern
-from impl.rewrite import STAGES
+from impl.rewrite import LEVELS
 from impl.schedule import checks, passes, pipeline
 from impl.schedule.checks import CHECKS
 from impl.schedule.draft import Draft
@@ -149,7 +149,7 @@ def test_right_passes_pass() -> None:
                 assert build().item() == 2 * 3 * sum(range(1, 65))
     assert {each.after.__name__ for each in CHECKS} >= {
         "make_stages", "place", "split", "find_hazards", "put_in_order", "take_over", "lay_out",
-        "assemble"} and "tensor" in STAGES
+        "assemble"} and "tensor" in LEVELS
 
 
 def planned() -> UOp:
