@@ -27,7 +27,8 @@ class LoopInfo:
 
         scan    the first sources are `carries`, the next ones `sequences`: iteration i gets row i
                 of each. The first roots of the body are the carries of the next iteration, the
-                others are stacked. It runs `count` times, with `reverse` from the last row to the first.
+                others are stacked. It runs `count` times, with `reverse` from the last row to the
+                first.
         while   the first sources are `carries`. As long as the first body gives true for them the
                 second one gives the next ones.
         cond    source 0 is a bool: the first body where it is true, else the second.

@@ -57,7 +57,7 @@ def test_slices_change_places() -> None:
     agree((x, [3, 4, 1, 2]))
 
 
-@verifies("effects.realize.order-independent")
+@verifies("effects.realize.order-independent+2")
 def test_the_order_of_what_is_realized() -> None:
     for turned in (False, True):
         x = numbers(1, 2, 3)

@@ -56,7 +56,7 @@ class CombinesThePast(Edit):
 
 
 class LastOperandWins(Edit):
-    rule = "multi.operands.cheapest+4"
+    rule = "multi.operands.cheapest+5"
     description = "operands are brought into the dearest way"
     file = DIVIDE
     old = "    return min(choices, key=lambda axes: sum"
@@ -64,21 +64,21 @@ class LastOperandWins(Edit):
 
 
 class LooksAtOneOperand(Edit):
-    rule = "multi.operands.cheapest+4"
+    rule = "multi.operands.cheapest+5"
     description = "cuts of several operands are not kept together"
     file = DIVIDE
     old, new = "    choices[_together(wide)] = None\n", ""
 
 
 class ForgetsThePriceOfSums(Edit):
-    rule = "multi.operands.cheapest+4"
+    rule = "multi.operands.cheapest+5"
     description = "what a product leaves due costs nothing"
     file = DIVIDE
     old, new = "return sum(2 * held * (count", "return sum(0 * held * (count"
 
 
 class SendsAgainAndAgain(Edit):
-    rule = "multi.operands.cheapest+4"
+    rule = "multi.operands.cheapest+5"
     description = "what was gathered already has its price again"
     file = DIVIDE
     old = "    if given.brought_to and axes in given.brought_to and given"
@@ -86,7 +86,7 @@ class SendsAgainAndAgain(Edit):
 
 
 class CombinesWhatWasGathered(Edit):
-    rule = "multi.due.gathered"
+    rule = "multi.due.gathered+2"
     description = "every device is sent the gradient of all that was gathered"
     file = DIVIDE
     old, new = "        if not known:\n", "        if known or not known:\n"
@@ -100,7 +100,7 @@ class CombinesScattersAtOnce(Edit):
 
 
 class AKernelForEachDevice(Edit):
-    rule = "multi.program.one"
+    rule = "multi.program.one+2"
     description = "more devices make more stages"
     file = DIVIDE
     old = "gathered = copied_to(node, "
@@ -117,14 +117,14 @@ class ResultsAreCopies(Edit):
 
 
 class PrintsNothing(Edit):
-    rule = "multi.print.elements"
+    rule = "multi.print.elements+2"
     description = "a tensor on a mesh is printed without its elements"
     file = "impl/collectives/device.py"
     old, new = "if len(parts) != len(self.members):", "if len(parts) != 0:"
 
 
 class PutsTogetherForOne(Edit):
-    rule = "multi.shards.own"
+    rule = "multi.shards.own+2"
     description = "what a device has is sent to it by all"
     file = DIVIDE
     old = "        if bounds != part and not (nothing"
@@ -132,7 +132,7 @@ class PutsTogetherForOne(Edit):
 
 
 class TakesADeviceTwice(Edit):
-    rule = "multi.mesh.devices"
+    rule = "multi.mesh.devices+2"
     description = "a mesh may name a device twice"
     file = "impl/multi/mesh.py"
     old, new = "if not names or len(set(names)) != len(names):", "if not names:"
@@ -311,7 +311,7 @@ class KeepsAllArenas(Edit):
 
 
 class NamesTheWayItLies(Edit):
-    rule = "multi.transfer.instead"
+    rule = "multi.transfer.instead+2"
     description = "the sharding that is told is the one that the value has"
     file = DIVIDE
     old = "    instead = _in_words(axes) if"

@@ -78,7 +78,7 @@ def _as_copies(laid: Laid, want: Any) -> Laid:
 
 
 class EverythingIsCopied(_Changing):
-    rule = "multi.shard.asked"
+    rule = "multi.shard.asked+2"
     description = "whatever was asked for, every device has all of a value"
 
     def changed(self, laid: Laid, want: Any) -> Laid:
@@ -116,7 +116,7 @@ class ForgetsAName(AdapterSaboteur):
 
 
 class DevicesAreSwapped(_Changing):
-    rule = "multi.shards.held"
+    rule = "multi.shards.held+2"
     description = "the first device and the last have each other's part"
 
     def changed(self, laid: Laid, want: Any) -> Laid:
@@ -203,7 +203,7 @@ class ProcessesSendInAnOrderOfTheirOwn(AdapterSaboteur):
 
 
 class AnyBlockOfDevices(AdapterSaboteur):
-    rule = "multi.mesh.devices"
+    rule = "multi.mesh.devices+2"
     description = "a mesh with a device twice, or with too few, is one all the same"
 
     def program(self, program: Program, options: Options) -> Program:

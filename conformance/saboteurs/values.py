@@ -122,7 +122,7 @@ class ViewsAreAliases(Rewriting):
 
 
 class LastRealizedIsStale(AdapterSaboteur):
-    rule = "effects.realize.order-independent"
+    rule = "effects.realize.order-independent+2"
     description = "which version is computed depends on the order of the names in a realize"
 
     def observation(self, seen: Observation, program: Program, options: Options) -> Observation:

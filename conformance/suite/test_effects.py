@@ -125,7 +125,7 @@ def test_a_write_changes_no_other_variable(subject: Subject) -> None:
             subject.check_whole(protocol.program(draft.statements))
 
 
-@verifies("effects.realize.order-independent")
+@verifies("effects.realize.order-independent+2")
 @after("effects.value.eager")
 def test_the_order_within_a_realize_does_not_matter(subject: Subject) -> None:
     def same(program: Program) -> None:

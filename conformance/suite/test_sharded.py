@@ -143,7 +143,7 @@ def _lies(subject: Subject, program: Program) -> None:
         raise Failure("; ".join(wrong[:4]), program)
 
 
-@verifies("multi.shard.asked", observe="sharded")
+@verifies("multi.shard.asked+2", observe="sharded")
 @verifies("multi.shard.parts+2", observe="sharded")
 @verifies("statements.shard.bits", observe="sharded")
 @verifies("statements.shards.order", observe="sharded")
@@ -206,7 +206,7 @@ def test_what_is_written_to_lies_as_it_lay(subject: Subject) -> None:
             subject.skipped += 1
 
 
-@verifies("multi.shards.held", observe="sharded")
+@verifies("multi.shards.held+2", observe="sharded")
 @after("multi.shard.asked")
 def test_the_devices_have_what_they_are_said_to_have(subject: Subject) -> None:
     """Of computed values too, for which an implementation chooses how they lie."""
@@ -348,7 +348,7 @@ def _refused(subject: Subject, **changed: Any) -> None:
     raise Failure(f"there is no such mesh: {mesh_of(program['statements'][1])}", program)
 
 
-@verifies("multi.mesh.devices", observe="sharded")
+@verifies("multi.mesh.devices+2", observe="sharded")
 def test_a_block_of_devices_that_is_none_is_refused(subject: Subject) -> None:
     subject.require("sharded", "errors")
     _refused(subject, devices=[1, 1])

@@ -43,7 +43,7 @@ class MeshMemory(Memory):
 
     def whole(self, dtype: DType, sharding: Sharding, shape: Shape) -> np.ndarray | None:
         """The elements of a value that lies here; None where other processes have some of it."""
-        self.device.synchronize()  # r[impl multi.print.elements]
+        self.device.synchronize()  # r[impl multi.print.elements+2]
         if sharding.is_copies:
             first = self.members[0]
             return first.device.copy_out(first, dtype, math.prod(shape))

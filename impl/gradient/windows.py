@@ -46,7 +46,7 @@ def add_windows(taps: UOp, axis: int, length: int, step: int, dilation: int) -> 
         return _sum_of_shifts(taps, axis, length, step)
     if found is None:
         return UOp(Ops.FOLD, taps.dtype, (taps,), (axis, length, step, dilation))
-    result = _sum_over_windows(found, length, step, dilation)  # r[impl gradient.window.sum+2]
+    result = _sum_over_windows(found, length, step, dilation)  # r[impl gradient.window.sum+3]
     for each, own, below in reversed(above):
         if each.op is not Ops.CONTIGUOUS or step == 1:  # with steps, something is stored already
             result = _done_again(each, own, below, result)

@@ -104,7 +104,7 @@ class Divider:
 
     def add(self, node: UOp) -> Piece:
         """The piece of a node whose sources have theirs."""
-        # r[impl multi.value.equal, multi.program.one]
+        # r[impl multi.value.equal, multi.program.one+2]
         found = self.pieces.get(node)
         if found is None:
             found = self._piece(node)
@@ -163,7 +163,7 @@ class Divider:
         nothing = 0 in nodes.shape_of(view)  # wherever it is taken from
         if bounds != part and not (nothing and view.shape == tuple(b - a for a, b in part)):
             return None
-        # r[impl multi.shards.own, multi.shards.held]
+        # r[impl multi.shards.own+2, multi.shards.held+2]
         here = copied_to(brought(whole, whole.axes).node, Transfer("own", device, sharding.mesh))
         shape = nodes.shape_of(node)
         return Piece(nodes.shrink(here, tuple((0, size) for size in shape)), shape)
@@ -228,7 +228,7 @@ class Divider:
         axis = known.pop() if len(known) > 1 else known[0]
         if axes[axis] is not None or given.shape[axis] % given.sharding.mesh.extent(name):
             return given
-        axes[axis] = name  # r[impl multi.due.gathered]
+        axes[axis] = name  # r[impl multi.due.gathered+2]
         return brought(given, tuple(axes))
 
     def _write(self, node: UOp, base: Piece, value: Piece) -> Piece:
@@ -594,7 +594,7 @@ def _chosen(given: Sequence[Piece], further: Callable[[Axes], int] | None = None
     if further is not None:
         choices = {axes: None for axes in choices if pieces[axes] == max(pieces.values())}
 
-    # r[impl multi.operands.cheapest+4]: of equal prices the first operand's
+    # r[impl multi.operands.cheapest+5]: of equal prices the first operand's
     return min(choices, key=lambda axes: sum(price(one, axes) for one in wide)
                + (further(axes) if further else 0))
 

@@ -40,7 +40,7 @@ class Mesh(Place):
         if isinstance(devices, str) or not isinstance(devices, Sequence):
             raise ArgumentError("Mesh", f"devices is {devices!r:.60}",
                                 "give a tuple of names, such as ('CPU:0', 'CPU:1')")
-        names = tuple(map(spelled, devices))  # r[impl multi.mesh.devices]
+        names = tuple(map(spelled, devices))  # r[impl multi.mesh.devices+2]
         sizes = {PLAIN_AXIS: len(names)} if axes is None else _axes(axes)
         if not names or len(set(names)) != len(names):
             raise ArgumentError("Mesh", f"the devices are {', '.join(names) or 'none'}",
@@ -231,7 +231,7 @@ def sharding_of(mesh: Mesh, shape: Shape, cut: Mapping[str, int | None]) -> Shar
         if is_symbolic(shape[axis]):
             raise ShapeError("shard", f"axis {axis} of shape {shape} has a symbolic size",
                              "cut another axis, or give the size as a number")
-    names: list[list[str]] = [[] for _ in shape]  # r[impl multi.shard.asked]
+    names: list[list[str]] = [[] for _ in shape]  # r[impl multi.shard.asked+2]
     for name, size in mesh.axes.items():
         wanted = cut.get(name)
         if wanted is not None and size > 1:

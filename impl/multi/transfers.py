@@ -82,7 +82,7 @@ class Transfer:
         """What is sent, how much by each device, and why; `nbytes` are those of the source."""
         way = {"broadcast": "to", "scatter": "to"}.get(self.kind, "from")
         which = "one" if self.kind in ("select", "own") else "each"
-        # r[impl multi.transfer.instead]
+        # r[impl multi.transfer.instead+2]
         instead = f"; nothing would be sent if it lay {self.instead}" if self.instead else ""
         return (f"{self}, {self.sent(nbytes)} bytes {way} {which} device: "
                 f"{_WHY[self.kind]}{instead}")

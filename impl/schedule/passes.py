@@ -64,7 +64,7 @@ def place(draft: Draft) -> Draft:
     """Where every version of a value lives, and an order of the stages."""
     graph, asked = draft.graph, [value for value, _ in draft.results]
     # What is held and has no number is neither read nor written here.
-    # r[impl effects.realize.order-independent]
+    # r[impl effects.realize.order-independent+2]
     held = [graph.number_of.get(leaf.arg[0]) for leaf in draft.effects.held]
     observable = {*asked, *(number for number in held if number is not None)}
     draft.placed = place_writes(graph.values, graph.stages, observable, asked)

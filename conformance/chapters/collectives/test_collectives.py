@@ -241,7 +241,7 @@ def test_what_is_gathered_and_cut_again_is_not_sent() -> None:
     assert sum(row["kind"] == "copy" for row in rows) == 1
 
 
-@verifies("multi.transfer.instead")
+@verifies("multi.transfer.instead+2")
 def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
     mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
     random = np.random.default_rng(0)

@@ -187,7 +187,7 @@ def sent(*tensors: Tensor) -> dict[str, int]:
     return {name: nbytes for name, nbytes in found.items() if nbytes}
 
 
-@verifies("multi.operands.cheapest+4")
+@verifies("multi.operands.cheapest+5")
 def test_what_a_product_leaves_due_has_its_price() -> None:
     def placed(*shape: int, axis: int | None) -> Tensor:
         return Tensor(numbers(*shape)).shard(DEVICES[:4], axis).realize()
@@ -205,7 +205,7 @@ def test_what_a_product_leaves_due_has_its_price() -> None:
     assert sent(short @ whole) == {"all-reduce over shard": 2 * 4 * 8 * 64 * 3 // 4}
 
 
-@verifies("multi.operands.cheapest+4")
+@verifies("multi.operands.cheapest+5")
 def test_what_was_gathered_once_is_had() -> None:
     """Weights that are larger than the batch are gathered for the result, and not moved again."""
     x, *weights = (Tensor(numbers(*shape)).shard(DEVICES[:4], 0).realize()
@@ -220,7 +220,7 @@ def test_what_was_gathered_once_is_had() -> None:
             ("all-gather over shard", "reduce-scatter over shard"), nbytes)
 
 
-@verifies("multi.due.gathered")
+@verifies("multi.due.gathered+2")
 @pytest.mark.parametrize("width", [6, 8])
 def test_gradients_of_what_was_gathered_are_scattered(width: int) -> None:
     """Attention over spread tokens: keys and values are gathered, their gradients scattered."""
@@ -245,7 +245,7 @@ def test_gradients_of_what_was_gathered_are_scattered(width: int) -> None:
         np.testing.assert_allclose(slope.numpy(), one.grad.numpy(), rtol=1e-3, atol=1e-4)
 
 
-@verifies("multi.operands.cheapest+4")
+@verifies("multi.operands.cheapest+5")
 def test_the_smaller_operand_moves() -> None:
     def placed(array: np.ndarray, axis: int | None) -> Tensor:
         return Tensor(array).shard(DEVICES[:2], axis).realize()
@@ -265,7 +265,7 @@ def test_the_smaller_operand_moves() -> None:
     assert (left @ right).sharding.axes == ("data", "model") and copies(left @ right) == 0
 
 
-@verifies("multi.program.one")
+@verifies("multi.program.one+2")
 def test_a_plan_is_that_of_any_number_of_devices() -> None:
     def document(count: int) -> list[Any]:
         x = Tensor(numbers(24, 24)).shard(DEVICES[:count], 0).realize()
@@ -292,7 +292,7 @@ def test_a_result_lies_where_it_was_computed() -> None:
     assert leaf.op is Ops.BUFFER and leaf.arg[0].size == 24
 
 
-@verifies("multi.shard.asked")
+@verifies("multi.shard.asked+2")
 def test_a_tensor_names_its_devices_as_they_were_given() -> None:
     two = DEVICES[:2]
     x = Tensor(numbers(4, 2)).to_(two)
@@ -304,7 +304,7 @@ def test_a_tensor_names_its_devices_as_they_were_given() -> None:
     assert w.grad is not None and w.grad.device == device and x.to_(two[0]).device == two[0]
 
 
-@verifies("multi.mesh.devices")
+@verifies("multi.mesh.devices+2")
 @pytest.mark.parametrize(("devices", "axes"), [
     ((), None), (("CPU", "CPU"), None), (("CPU", "CPU:1"), {"data": 3}),
     (("CPU", "CPU:1"), {"data": 1}), (("CPU",), {"two words": 1})])
@@ -365,7 +365,7 @@ def test_a_schedule_says_what_is_sent_and_why() -> None:
         assert told(value) in value.explain()
 
 
-@verifies("multi.print.elements")
+@verifies("multi.print.elements+2")
 def test_a_tensor_on_a_mesh_is_printed_like_one_of_a_device() -> None:
     mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
     for cut in ({}, {"data": 0}, {"model": 0, "data": 1}, {"data": 0, "model": 0}):
@@ -386,7 +386,7 @@ def test_a_copy_of_a_tensor_lies_as_the_tensor() -> None:
             np.testing.assert_array_equal(again.numpy(), x.numpy())
 
 
-@verifies("multi.mesh.devices")
+@verifies("multi.mesh.devices+2")
 @pytest.mark.parametrize(("devices", "axes"), [
     ("CPU", None), (3, None), (DEVICES[:2], {"data": "2"}), (DEVICES[:2], {"data": 2.0}),
     (DEVICES[:2], {1: 2}), (DEVICES[:2], [2]), (DEVICES[:2], {"a": -1, "b": -2}),
@@ -396,7 +396,7 @@ def test_what_is_no_mesh_is_refused_in_words(devices: Any, axes: Any) -> None:
         Mesh(devices, axes)
 
 
-@verifies("multi.mesh.devices")
+@verifies("multi.mesh.devices+2")
 def test_a_mesh_of_one_axis_equals_its_devices() -> None:
     x = Tensor(numbers(8, 8)).shard(DEVICES[:4], 0)
     place: object = x.device
@@ -527,7 +527,7 @@ def test_a_part_that_is_in_memory_is_a_place_too() -> None:
 
 
 @verifies("multi.value.equal")
-@verifies("multi.shards.held")
+@verifies("multi.shards.held+2")
 def test_random_programs_on_random_meshes_also_as_replays() -> None:
     """A sample of `python -m conformance fuzz --meshes`."""
     job = Job("conformance.emulation.devices:REFERENCE", count=25, size=8, meshes=True)
@@ -547,7 +547,7 @@ def test_constants_that_were_laid_lie_so_when_they_are_computed() -> None:
     assert here.sum().item() == again.sum().item() == 24
 
 
-@verifies("multi.shards.own")
+@verifies("multi.shards.own+2")
 def test_what_a_device_has_is_read_without_sending_it() -> None:
     """Each device's memory is looked at: copies that differ would show."""
     x = Tensor(numbers(5, 4)).shard(DEVICES[:3], 0).realize()
