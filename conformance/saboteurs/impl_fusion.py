@@ -56,6 +56,14 @@ class ComputesReductionsAgain(ImplPatch):
         return lambda keeper, value: 1
 
 
+class NumbersAreStoredAlone(Edit):
+    rule = "fusion.stages.together"
+    description = "each stage that reads nothing has a kernel of its own"
+    first = "test_what_reads_nothing_is_stored_together"
+    file = "impl/fusion/groups.py"
+    old, new = "if alike is not None and _reads_nothing(alike, stage):", "if False:"
+
+
 class ReducesForEachUser(Edit):
     rule = "fusion.cut.once"
     description = "a reduction with two users is computed in both of them"

@@ -90,6 +90,7 @@ class _Grouper:
         self.blocked: list[Blocked] = []
         self.fast: dict[tuple[object, ...], tuple[int, int]] = {}  # by form and prefix
         self.matches: dict[tuple[object, ...], Pairs] = {}         # by two patterns and a prefix
+        self.alike: dict[tuple[object, ...], Group] = {}           # by device and sizes: the latest
 
     def add(self, stage: Stage) -> None:
         """Find the stage its kernel."""
@@ -114,6 +115,8 @@ class _Grouper:
                       stage.form.operations, stage.form.iterations, *self._fast_bytes(stage, None),
                       self._arguments(stage))
         self.groups.append(group)
+        if not stage.form.reduced:
+            self.alike[group.device, *group.sizes] = group
         return group
 
     def _storage(self, access: Access) -> int:
@@ -146,12 +149,17 @@ class _Grouper:
                                 [self._storage(stage.write)])
 
     def _candidates(self, stage: Stage, earliest: int) -> list[Group]:
-        """The kernel of the latest dependency, then later ones that read the same inputs."""
+        """The kernel of the latest dependency, then later ones that read the same inputs, then
+        the latest with the same loops.
+        """
         # r[impl fusion.group.acyclic]
         numbers = [earliest] if earliest >= 0 else []
         numbers += [self.past.last_reader(self._storage(access)) for access in stage.reads]
-        found = [self.groups[n] for n in dict.fromkeys(numbers) if n >= max(0, earliest)]
         device = self._device(stage)
+        alike = self.alike.get((device, *[extent(loop) for loop in stage.loops]))
+        if alike is not None and _reads_nothing(alike, stage):
+            numbers.append(alike.number)
+        found = [self.groups[n] for n in dict.fromkeys(numbers) if n >= max(0, earliest)]
         return [g for g in found if g.device == device and not g.members[0].stage.alone
                 and len(g.members) < self.limits.stages]
 
@@ -204,7 +212,8 @@ class _Grouper:
         return known
 
     def _shared_reads(self, group: Group, stage: Stage) -> Pairs:
-        """Without a dependence any pairing of loops is legal: take that of a common input.
+        """Without a dependence any pairing of loops is legal: take that of a common input, and
+        where one of the two reads nothing, loops in order.
 
         It pays only if both keep all their loops in the prefix.
         """
@@ -214,6 +223,8 @@ class _Grouper:
                                            key=lambda p: p[0]))
                 if len(pairs) == len(group.sizes) == len(stage.loops):
                     return pairs
+        if _reads_nothing(group, stage) and group.sizes == [extent(r) for r in stage.loops]:
+            return list(enumerate(stage.loops))
         return []
 
     def _parallelism(self, group: Group, stage: Stage, pairs: Pairs,
@@ -282,6 +293,12 @@ class _Grouper:
         group.sizes, group.arguments = sizes, arguments
         group.operations += stage.form.operations
         group.work += stage.form.iterations
+
+
+def _reads_nothing(group: Group, stage: Stage) -> bool:
+    """Whether a stage stores numbers only, or all stages of a kernel do."""
+    # r[impl fusion.stages.together]
+    return not stage.reads or not any(member.stage.reads for member in group.members)
 
 
 def _overwritten_inside(stage: Stage, conflicts: Conflicts) -> str | None:

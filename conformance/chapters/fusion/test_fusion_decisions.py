@@ -158,6 +158,21 @@ def test_outputs_of_one_input_are_read_once() -> None:
     assert arguments(plan) == [4]
 
 
+@verifies("fusion.stages.together")
+def test_what_reads_nothing_is_stored_together() -> None:
+    x = numbers(8, 6)
+    same = [x * 2, Tensor.full((8, 6), 3.0), x < x, Tensor.full((8, 6), 5, dtype="int32")]
+    other = [Tensor.zeros(4, 6), x.sum()]
+    plan = plan_of(*same, *other)
+    assert sorted(kernel.stages for kernel in plan.kernels) == [1, 1, 4]
+    Tensor.realize(*same, *other)
+    with Context(FUSE=0):
+        apart = numbers(8, 6) * 2
+        assert same[0].tolist() == apart.tolist()
+    assert [each.tolist()[7][5] for each in same[1:]] == [3.0, False, 5]
+    assert other[0].tolist() == [[0.0] * 6] * 4
+
+
 # Values
 
 
