@@ -109,15 +109,11 @@ def _let_be() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test of the CPU device needs a compiler, one of OPENCL or WEBGPU a device."""
+    """A test of the CPU device needs a compiler, one of another device that device."""
     asked = {each for mark in item.iter_markers("device") for each in mark.args}
-    if "OPENCL" in asked:
-        from impl.opencl import opencl_problem
-        if problem := opencl_problem():
-            pytest.skip(problem)
-    if "WEBGPU" in asked:
-        from impl.webgpu import webgpu_problem
-        if problem := webgpu_problem():
+    for kind in sorted(asked - {"CPU", "REFERENCE"}):
+        from impl import Device
+        if problem := Device.kinds[kind][1]():
             pytest.skip(problem)
     if not _COMPILER and any(mark.args == ("CPU",) for mark in item.iter_markers("device")):
         pytest.skip("needs a C compiler")

@@ -36,8 +36,8 @@ class Setting:
 REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("DEBUG", 0, "how much is printed: 1 schedules, 2 kernels, 3 decisions, 4 source",
             maximum=7),
-    Setting("DEVICE", "", "the default device: CPU, OPENCL, CUDA, METAL, WEBGPU or REFERENCE; "
-            "empty picks CPU if it can compile, else REFERENCE", plan=True),
+    Setting("DEVICE", "", "the default device, one of sorted(Device.kinds); empty picks CPU if it "
+            "can compile, else REFERENCE", plan=True),
     Setting("NOOPT", 0, "1: kernels are rendered as written, without optimisation steps", plan=True,
             maximum=1),
     Setting("BEAM", 0, "n: steps are searched for by trying; the n fastest lists go on",

@@ -20,8 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from impl.ir import TRANSCENDENTAL
+
 #: Functions whose error a rule bounds, and those that are made of them with one rounding more.
-FUNCTIONS = ("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf", "sqrt")
+FUNCTIONS = (*(op.name.lower() for op in sorted(TRANSCENDENTAL)), "sqrt")
 MADE_OF_THEM = ("reciprocal", "rsqrt", "sigmoid", "log10", "tan")
 #: Bits of all floats.
 _FLOATS = 1 << 32

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -57,17 +58,15 @@ class OnDevice:
         self.adapter.reset()
 
 
-def CPU() -> OnDevice:  # noqa: N802  (named as the device is)
-    """The adapter on the processor."""
-    return OnDevice("CPU")
+def __getattr__(name: str) -> Callable[[], OnDevice]:
+    """The adapter on any other device that is registered: there is nothing to prepare."""
+    kinds = import_module("impl").Device.kinds
+    if name not in kinds:
+        raise AttributeError(f"there is no device {name}: there are {', '.join(sorted(kinds))}")
+    return partial(OnDevice, name)
 
 
-def REFERENCE() -> OnDevice:  # noqa: N802
-    """The adapter on the reference device."""
-    return OnDevice("REFERENCE")
-
-
-def OPENCL() -> OnDevice:  # noqa: N802
+def OPENCL() -> OnDevice:  # noqa: N802  (named as the device is)
     """The adapter on OpenCL; PoCL does not optimise, as most kernels here run once."""
     os.environ.setdefault("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
     return OnDevice("OPENCL")

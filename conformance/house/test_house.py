@@ -385,6 +385,17 @@ def test_circles_are_seen(sources: dict[str, str], found: list[set[str]], tmp_pa
 # The import check itself
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/conformance/devices.md"])
+def test_a_list_of_devices_has_all_of_them(name: str) -> None:
+    from impl import Device
+
+    text = (ROOT / name).read_text(encoding="utf-8")
+    ours = [kind for kind, (backend, _) in Device.kinds.items()
+            if backend.__module__.startswith("impl.")]
+    missing = [kind for kind in ours if kind not in text]
+    assert len(ours) >= 6 and not missing, f"{name} has a list of devices without {missing}"
+
+
 @pytest.mark.parametrize(("source", "found"), [
     ("from impl.ir import UOp", 0),
     ("from impl import ir", 0),

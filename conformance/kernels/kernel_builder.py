@@ -14,13 +14,15 @@ from impl import symbolic
 from impl.blocking import Pack
 from impl.device import Device, Memory, Program
 from impl.dtypes import DType, dtypes, from_bfloat16, to_bfloat16
-from impl.ir import COMPARISONS, TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
+from impl.ir import COMPARISONS, FLOAT_ONLY, TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis
 from impl.steps import Own, PadTo, Share, Split, Step, StepError, Swap, Upcast
 
 GLOBAL, LOOP, REDUCE = RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE
 INT, FLOAT = dtypes.int32, dtypes.float32
 Index = UOp | int
+#: Every operation that makes a float of one float by arithmetic, a new one too.
+FLOAT_FUNCTIONS = sorted({*FLOAT_ONLY, Ops.FLOOR, Ops.TRUNC, Ops.NEG} - {Ops.DIV})
 
 
 def number(dtype: DType, value: float) -> UOp:

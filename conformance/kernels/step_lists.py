@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +287,8 @@ def legal(ast: UOp, step: Step) -> UOp | None:
             from error
     if changed.arg.steps != (*names, step.name) or Step.parse(step.name) != step:
         raise WrongStep(f"{step.name} after {names} was recorded as {changed.arg.steps}")
+    if changed.replace(arg=replace(changed.arg, steps=names)) is ast:
+        raise WrongStep(f"{step.name} after {names} changed nothing")
     try:
         verify_kernel(changed)
     except Exception as error:

@@ -108,6 +108,16 @@ class Citation:
 
 
 @dataclass(frozen=True)
+class Edited:
+    """Where a saboteur says that it makes its mistake, and which test it says to find it first."""
+
+    place: Citation
+    file: str
+    old: str
+    first: str
+
+
+@dataclass(frozen=True)
 class Locked:
     """One line of `spec/rules.lock`."""
 
@@ -138,6 +148,7 @@ class Project:
     code: list[Citation] = field(default_factory=list)
     tests: list[Citation] = field(default_factory=list)
     saboteurs: list[Citation] = field(default_factory=list)
+    edits: list[Edited] = field(default_factory=list)
     exceptions: list[Citation] = field(default_factory=list)
     references: list[Citation] = field(default_factory=list)
     locked: list[Locked] = field(default_factory=list)
@@ -307,15 +318,21 @@ def rules_of(node: Definition) -> list[str]:
 def read_saboteurs(project: Project, path: Path) -> None:
     """Collect the classes that name the rule they break."""
     file = path.relative_to(project.root).as_posix()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), file)):
-        if not isinstance(node, ast.ClassDef):
-            continue
+    tree = ast.parse(path.read_text(encoding="utf-8"), file)
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    for node in classes.values():
         identifier = class_text(node, "rule")
         if identifier:
             name, revision = split_revision(identifier)
             note = class_text(node, "description")
             place = Citation(name, revision, file, node.lineno, name=node.name, note=note)
             project.saboteurs.append(place)
+            above = [classes[base.id] for base in node.bases
+                     if isinstance(base, ast.Name) and base.id in classes]
+            edited = next(filter(None, (class_text(each, "file") for each in (node, *above))), "")
+            if not node.name.startswith("_"):  # a test's own
+                project.edits.append(Edited(place, edited, class_text(node, "old"),
+                                            class_text(node, "first")))
 
 
 def class_text(node: ast.ClassDef, attribute: str) -> str:
@@ -327,10 +344,14 @@ def class_text(node: ast.ClassDef, attribute: str) -> str:
             targets = [statement.target]
         else:
             continue
-        if any(isinstance(target, ast.Name) and target.id == attribute for target in targets):
-            value = statement.value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                return value.value
+        for target in targets:
+            pairs = [(target, statement.value)]
+            if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+                pairs = list(zip(target.elts, statement.value.elts, strict=False))
+            for name, value in pairs:
+                if isinstance(name, ast.Name) and name.id == attribute \
+                        and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    return value.value
     return ""
 
 
@@ -396,8 +417,8 @@ def files_of(name: str, root: Path = ROOT) -> list[Path]:
 def check(root: Path = ROOT) -> list[Problem]:
     """Everything that is wrong, in the order of the files."""
     project = load(root)
-    checks = (duplicates, wrong_citations, missing_evidence, tiers, stray_modules, exceptions,
-              lock_drift)
+    checks = (duplicates, wrong_citations, missing_evidence, misplaced, tiers, stray_modules,
+              exceptions, lock_drift)
     from conformance.trace.excerpts import differences  # here, since it reads this module
 
     found = [*project.problems, *(problem for one in checks for problem in one(project)),
@@ -452,6 +473,24 @@ def missing_evidence(project: Project) -> Iterator[Problem]:
         if rule.level == "SHOULD" and rule.id not in tests | excepted:
             remedy = f"write a test, or 'r[exception {rule.id}: reason]' below the rule"
             yield Problem(*at, what + "test and no exception", remedy)
+
+
+def misplaced(project: Project) -> Iterator[Problem]:
+    """Saboteurs whose mistake or whose test is not there any more: they would show nothing."""
+    tests = {place.name.rpartition(".")[2] for place in project.tests}
+    for edit in project.edits:
+        place, name = edit.place, edit.place.name
+        path = project.root / edit.file  # the root, where the file is not written as a text
+        known = edit.old and path != project.root
+        count = path.read_text(encoding="utf-8").count(edit.old) if known and path.exists() else 0
+        if known and count != 1:
+            what = f"{name} edits a text that stands in {edit.file} {count} times"
+            yield Problem(place.file, place.line, what,
+                          "name the code as it is now, once, or delete a mistake that nobody can "
+                          "make any more")
+        if edit.first and edit.first.partition("[")[0] not in tests:
+            yield Problem(place.file, place.line, f"{name} names {edit.first}, which no test is "
+                          "called", "name a test that cites its rule")
 
 
 def tiers(project: Project) -> Iterator[Problem]:

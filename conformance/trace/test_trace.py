@@ -136,6 +136,13 @@ FAILURES = {
     "unknown id in a saboteur": (
         "conformance/saboteurs/__init__.py", "", 'class Other:\n    rule = "a.b.c"\n',
         "conformance/saboteurs/__init__.py:9: there is no rule a.b.c"),
+    "a mistake in a text that is gone": (
+        "conformance/saboteurs/impl_memory.py", "", 'class Gone:\n    rule = "memory.reuse'
+        '.disjoint"\n    file = "impl/memory.py"\n    old, new = "was there", "is there"\n',
+        "conformance/saboteurs/impl_memory.py:1: Gone edits a text that stands in impl/memory."),
+    "a saboteur with a test that is gone": (
+        "conformance/saboteurs/impl_memory.py", "", 'class Gone:\n    rule = "memory.reuse'
+        '.disjoint"\n    first = "test_nothing"\n', "Gone names test_nothing, which no test"),
     "unknown id in prose": (
         "docs/index.md", "", "See r[memory.reuse.never].\n",
         "docs/index.md:4: there is no rule memory.reuse.never"),

@@ -66,11 +66,9 @@ _FIXED: dict[str, tuple[str, tuple[str, ...]]] = {
   return round_float16(bits.getFloat32(0));
 }""", ("round_float16",)),
 }
-#: Functions of floats, of which a double is rounded.
+#: Functions of floats that `Math` does not have under their names.
 _FLOATS = {
-    "exp": "Math.exp(a)", "exp2": "2 ** a", "log": "Math.log(a)", "log2": "Math.log2(a)",
-    "sin": "Math.sin(a)", "cos": "Math.cos(a)", "tanh": "Math.tanh(a)", "sqrt": "Math.sqrt(a)",
-    "trunc": "Math.trunc(a)", "floor": "Math.floor(a)", "erf": "erf(a)", "pow": "power(a, b)",
+    "exp2": "2 ** a", "erf": "erf(a)", "pow": "power(a, b)",
     "max": "a !== a ? a : a > b ? a : b",
     "min": "a !== a ? a : a < b ? a : b",
     "fromzero": "0 - a", "fma": "a * b + c",
@@ -120,7 +118,8 @@ def javascript_definition(name: str) -> Definition:
     if base.startswith("whole_"):
         return _whole(name, base.removeprefix("whole_"), kind), ()
     if kind[0] == "f":
-        text = f"f({_FLOATS[base]})" if kind == "f32" else _FLOATS[base]
+        text = _FLOATS.get(base, f"Math.{base}(a)")  # a double, of which a float32 is rounded
+        text = f"f({text})" if kind == "f32" else text
         needs = ("erf",) if base == "erf" else ("power",) if base == "pow" else ()
         return f"function {name}(a, b, c) {{ return {text}; }}", needs
     if base == "pow":

@@ -52,7 +52,7 @@ def compute_gradients(seeds: dict[UOp, UOp], targets: Iterable[UOp],
         gradient = gradients.get(node) if node in wanted else gradients.pop(node, None)
         if gradient is None or node not in leads:
             continue
-        if not any(source in leads for source in sources_of(node)):
+        if leads.isdisjoint(sources_of(node)):
             continue
         for source, part in parts_of(node, gradient, leads):
             if part.origin is None and node.origin is not None:
@@ -82,13 +82,17 @@ def sources_of(node: UOp) -> tuple[UOp, ...]:
     """What a node was computed from; a leaf is the same value as the expression it came from, and
     a value with a gradient of its own comes from what that gradient is for.
     """
-    if node.op is Ops.BUFFER:
+    op = node.op
+    if op is _BUFFER:
         expression = expression_of(node)
         return () if expression is node else (expression,)
-    if node.op is Ops.DETACH and node.tag is not None:
+    if op is _DETACH and node.tag is not None:
         custom: Custom = node.tag
         return node.src + custom.inputs
     return node.src
+
+
+_BUFFER, _DETACH = Ops.BUFFER, Ops.DETACH
 
 
 def below(roots: Iterable[UOp], through: int = -1) -> list[UOp]:
@@ -97,16 +101,18 @@ def below(roots: Iterable[UOp], through: int = -1) -> list[UOp]:
     """
     order: list[UOp] = []
     seen: set[UOp] = set()
+    # As in `toposort`, a node stands on the stack twice: to be opened, and below None to be closed.
     stack: list[Any] = list(roots)[::-1]
     while stack:
         node = stack.pop()
-        if node.__class__ is list:
-            order.append(node[0])
+        if node is None:
+            order.append(stack.pop())
         elif node not in seen:
             seen.add(node)
-            stack.append([node])
             if through < 0 or node.reads & through:
-                stack.extend(sources_of(node)[::-1])
+                stack += (node, None, *sources_of(node)[::-1])
+            else:
+                order.append(node)
     return order
 
 
@@ -132,7 +138,7 @@ def leading_to(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
         if node in targets:
             leads.add(node)
         elif node.dtype.kind == "f" and node.op not in _BLIND:
-            if any(source in leads for source in differentiable(node)):
+            if not leads.isdisjoint(differentiable(node)):
                 leads.add(node)
     return leads
 
@@ -143,14 +149,13 @@ _BLIND: frozenset[Any] = frozenset((Ops.FLOOR, Ops.TRUNC, Ops.BITCAST, Ops.BIND)
 
 def differentiable(node: UOp) -> tuple[UOp, ...]:
     """The sources through which a change of a node's value can come."""
-    if node.op is Ops.DETACH:  # r[impl gradient.detach.stops+2]
+    op = node.op
+    if op is _DETACH:  # r[impl gradient.detach.stops+2]
         return () if node.tag is None else node.tag.inputs
-    if node.op is Ops.STORE:
-        return node.src[1:]
-    if node.op is Ops.WHERE:
-        return node.src[1:]
-    if node.op in (Ops.GATHER, Ops.SCAN):
-        return node.src[:1]
-    if node.op is Ops.SCATTER:
-        return node.src[::2]
-    return sources_of(node)
+    part = _PART.get(op)
+    return sources_of(node) if part is None else node.src[part]
+
+
+#: Which sources of an operation have a slope, where not all have one.
+_PART = {Ops.STORE: slice(1, None), Ops.WHERE: slice(1, None), Ops.GATHER: slice(1),
+         Ops.SCAN: slice(1), Ops.SCATTER: slice(None, None, 2)}

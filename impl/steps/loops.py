@@ -39,6 +39,8 @@ class Swap(Step):
         """Any order of output iterations is legal."""
         # r[impl steps.value.equal]
         one, two = loop, self._loop(known, (loop.arg[1],), self.other)
+        if one is two:
+            raise StepError(self.name, "it is one loop", "name two")
         exchange = {one: two, two: one}
         info = known.info
         if one in info.prefix and two in info.prefix:
@@ -104,9 +106,9 @@ class Merge(Step):
         size = self.size_of(inner)
         self._check(known, outer, inner)
         merged = new_range(self.size_of(outer) * size, outer.arg[1])
-        rewriter = _Merger(known, {outer: symbolic.floordiv(merged, size),
-                                   inner: symbolic.mod(merged, size)},
-                           {outer: (), inner: (merged,)})
+        rewriter = Rewriter(known, {outer: symbolic.floordiv(merged, size),
+                                    inner: symbolic.mod(merged, size)},
+                            {outer: (), inner: (merged,)})
         prefix = tuple(new for old in known.info.prefix
                        for new in rewriter.loops.get(old, (old,)))
         stores = [rewriter.store(store, False) for store in known.ast.src]
@@ -123,16 +125,6 @@ class Merge(Step):
 
 def _directly(loops: Sequence[UOp], outer: UOp, inner: UOp) -> bool:
     return outer in loops and loops[loops.index(outer) + 1:][:1] == (inner,)
-
-
-class _Merger(Rewriter):
-    """Also puts the new loop into reductions."""
-
-    def _node(self, node: UOp) -> UOp:
-        if node.op is not Ops.REDUCE:
-            return super()._node(node)
-        loops = [new for old in node.src[1:] for new in self.loops.get(old, (old,))]
-        return node.replace(src=(self.done[node.src[0]], *loops))
 
 
 @dataclass(frozen=True)

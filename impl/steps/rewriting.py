@@ -26,7 +26,12 @@ def refuse_passed(name: str, known: Analysis) -> None:
 
 
 class Rewriter:
-    """Puts expressions in the place of loops, and new loops into the stores and reductions."""
+    """Puts expressions in the place of loops, and other loops into the lists of stores and of
+    reductions.
+
+    `places` says what each loop is now, `loops` which loops stand where it stood: of a loop that
+    becomes two, outer * size + inner, and (outer, inner).
+    """
 
     def __init__(self, known: Analysis, places: dict[UOp, UOp],
                  loops: dict[UOp, tuple[UOp, ...]]) -> None:
@@ -51,6 +56,9 @@ class Rewriter:
         if node.op is Ops.LOCAL and self.private:
             size = node.arg[1] if self.abreast else _pitch(node)
             return node.replace(arg=(node.arg[0], size * self.private[1]))
+        if node.op is Ops.REDUCE:
+            kept = [new for old in node.src[1:] for new in self.loops.get(old, (old,))]
+            return node.replace(src=(self.done[node.src[0]], *kept))
         sources = {s: self.done[s] for s in node.src}
         if node.op is Ops.INDEX and node.src[0].op is Ops.LOCAL and self.private:
             buffer, index, valid = (sources[s] for s in node.src)

@@ -271,9 +271,7 @@ def expressions(dtype: DType) -> list[UOp]:
                kb.apply(Ops.CMPLT, a, kb.apply(Ops.ADD, a, one)),
                kb.apply(Ops.MUL, kb.apply(Ops.MUL, a, b), b)]
     if dtype.kind == "f":
-        values += [kb.apply(op, a) for op in (Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2,
-                                              Ops.SIN, Ops.TANH, Ops.ERF, Ops.FLOOR, Ops.TRUNC,
-                                              Ops.RECIPROCAL)]
+        values += [kb.apply(op, a) for op in kb.FLOAT_FUNCTIONS]
         values += [kb.apply(Ops.DIV, a, b), kb.apply(Ops.DIV, a, a),
                    kb.apply(Ops.DIV, a, kb.number(dtype, 3)),
                    kb.apply(Ops.MUL, kb.apply(Ops.SQRT, a), kb.apply(Ops.SQRT, a))]

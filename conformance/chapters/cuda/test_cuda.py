@@ -188,9 +188,7 @@ def functions(dtype: Any) -> list[UOp]:
         Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM, Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ,
         Ops.CMPNE)]
     if dtype.kind == "f":
-        values += [kb.apply(op, a) for op in (
-            Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF,
-            Ops.FLOOR, Ops.TRUNC, Ops.RECIPROCAL, Ops.NEG)]
+        values += [kb.apply(op, a) for op in kb.FLOAT_FUNCTIONS]
         values += [kb.apply(op, a, b) for op in (Ops.DIV, Ops.POW)]
     else:
         values += [kb.apply(op, a, b) for op in (Ops.FLOORDIV, Ops.FLOORMOD, Ops.AND, Ops.OR,

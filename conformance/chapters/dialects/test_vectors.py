@@ -25,8 +25,7 @@ FLOATS = [d for d in ALL if d.kind == "f"]
 INTEGERS = [d for d in ALL if d.kind in "iu"]
 COUNT = 64 * 64
 WIDTHS = (4, 16, 64)
-_UNARY = (Ops.NEG, Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH,
-          Ops.ERF, Ops.TRUNC, Ops.FLOOR, Ops.RECIPROCAL)
+_UNARY = kb.FLOAT_FUNCTIONS
 _BINARY = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM, Ops.POW)
 _WHOLE = (Ops.FLOORDIV, Ops.FLOORMOD, Ops.SHL, Ops.SHR, Ops.AND, Ops.OR, Ops.XOR)
 

@@ -18,6 +18,7 @@ from impl.__main__ import Trainer
 from impl.errors import DTypeError
 from impl.export import export
 from impl.export.names import unique_name
+from impl.ir import TRANSCENDENTAL
 
 needs_node = pytest.mark.skipif(not NODE, reason="there is no node")
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
@@ -93,9 +94,9 @@ def _floats(a: Tensor, b: Tensor) -> dict[str, Tensor]:
 
 def _functions(a: Tensor, b: Tensor) -> dict[str, Tensor]:
     """What is right within some units."""
-    return {"exp": a.exp(), "log": a.abs().log(), "sin": a.sin(), "cos": a.cos(),
-            "tanh": a.tanh(), "erf": a.erf(), "power": a.abs() ** b, "exp2": a.exp2(),
-            "log2": a.abs().log2()}
+    found = {op.name.lower(): getattr(a.abs() if "LOG" in op.name else a, op.name.lower())()
+             for op in sorted(TRANSCENDENTAL)}
+    return {**found, "power": a.abs() ** b}
 
 
 #: Pairs of numbers at the ends of types, and between.
