@@ -94,9 +94,13 @@ def _floats(a: Tensor, b: Tensor) -> dict[str, Tensor]:
 
 def _functions(a: Tensor, b: Tensor) -> dict[str, Tensor]:
     """What is right within some units."""
-    found = {op.name.lower(): getattr(a.abs() if "LOG" in op.name else a, op.name.lower())()
-             for op in sorted(TRANSCENDENTAL)}
+    found = {name: function(a.abs() if "log" in name else a)
+             for name, function in _TRANSCENDENTAL.items()}
     return {**found, "power": a.abs() ** b}
+
+
+_TRANSCENDENTAL: dict[str, Callable[[Tensor], Tensor]] = {
+    op.name.lower(): getattr(Tensor, op.name.lower()) for op in sorted(TRANSCENDENTAL)}
 
 
 #: Pairs of numbers at the ends of types, and between.
