@@ -201,7 +201,7 @@ class UnknownBuffer(AdapterSaboteur):
 
 
 class EverythingAtOffsetZero(AdapterSaboteur):
-    rule = "memory.reuse.disjoint"
+    rule = "memory.reuse.disjoint+2"
     description = "temporaries that are alive together get the same memory"
 
     def document(self, document: Document) -> None:
@@ -210,7 +210,7 @@ class EverythingAtOffsetZero(AdapterSaboteur):
 
 
 class FreedOneStepEarly(AdapterSaboteur):
-    rule = "memory.lifetime.covers"
+    rule = "memory.lifetime.covers+2"
     description = "a temporary's memory is given away one step before its last reader"
 
     def document(self, document: Document) -> None:

@@ -112,7 +112,7 @@ class SendsBeforeItHasCome(Copied):
 
 
 class WaitsAtOnce(Copied):
-    rule = "ordering.waiting.late"
+    rule = "ordering.waiting.late+2"
     description = "what waits for a transfer between processes runs as soon as it may"
     file = "impl/schedule/passes.py"
     old = "seconds[number] = _AWAITED"

@@ -114,7 +114,7 @@ class JoinsTheScan(Edit):
 
 
 class ComputesWhileCopying(Edit):
-    rule = "fusion.cut.device"
+    rule = "fusion.cut.device+2"
     description = "the step that copies to another device computes the value on its way"
     file = "impl/fusion/cuts.py"
     old, new = 'self.forced.setdefault(node.src[0], "device: read by a copy to another device")', \

@@ -11,7 +11,7 @@ Function = Callable[..., Any]
 
 
 class RunningResultsForgetWhatWasBefore(ImplPatch):
-    rule = "ranges.order.combined"
+    rule = "ranges.order.combined+2"
     description = "an element of a running result is the element itself"
     first = "test_running_results"
     target = "impl.ranges.in_order:_scan"
@@ -21,7 +21,7 @@ class RunningResultsForgetWhatWasBefore(ImplPatch):
 
 
 class KeysAreForgotten(ImplPatch):
-    rule = "ranges.order.combined"
+    rule = "ranges.order.combined+2"
     description = "all elements of a running result by key have one key"
     first = "test_a_running_sum_by_hand"
     target = "impl.ranges.in_order:_scan"
@@ -38,7 +38,7 @@ class KeysAreForgotten(ImplPatch):
 
 
 class TheFirstWriterStays(ImplPatch):
-    rule = "ranges.order.combined"
+    rule = "ranges.order.combined+2"
     description = "rows of a scatter are written from the last to the first"
     first = "test_a_scatter_by_hand"
     target = "impl.gradient.nodes:scatter"
@@ -51,7 +51,7 @@ class TheFirstWriterStays(ImplPatch):
 
 
 class RowsOutsideAreTheFirst(ImplPatch):
-    rule = "ranges.order.combined"
+    rule = "ranges.order.combined+2"
     description = "an index that names no row names the first one"
     first = "test_a_scatter_by_hand"
     target = "impl.ranges.in_order:_scatter"

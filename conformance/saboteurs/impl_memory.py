@@ -12,7 +12,7 @@ Function = Callable[..., Any]
 
 
 class LastStepDoesNotCount(ImplPatch):
-    rule = "memory.reuse.disjoint"
+    rule = "memory.reuse.disjoint+2"
     description = "lives that have only their ends in common are taken not to meet"
     first = "test_what_is_alive_together_lies_apart"
     target = "impl.memory:Lifetime.meets"
@@ -22,7 +22,7 @@ class LastStepDoesNotCount(ImplPatch):
 
 
 class GivenBackTooEarly(ImplPatch):
-    rule = "memory.reuse.disjoint"
+    rule = "memory.reuse.disjoint+2"
     description = "the planner that walks through time gives a place back before its last step"
     target = "impl.memory.greedy:walk_through_time"
 
@@ -31,7 +31,7 @@ class GivenBackTooEarly(ImplPatch):
 
 
 class FirstFitOverlaps(ImplPatch):
-    rule = "memory.reuse.disjoint"
+    rule = "memory.reuse.disjoint+2"
     description = "first fit puts everything at offset 0"
     target = "impl.memory.greedy:first_fit"
 
@@ -40,7 +40,7 @@ class FirstFitOverlaps(ImplPatch):
 
 
 class LowestFirstOverlaps(ImplPatch):
-    rule = "memory.reuse.disjoint"
+    rule = "memory.reuse.disjoint+2"
     description = "filling from below forgets how high what was placed is"
     target = "impl.memory.greedy:lowest_first"
 
@@ -49,7 +49,7 @@ class LowestFirstOverlaps(ImplPatch):
 
 
 class SearchOverlaps(ImplPatch):
-    rule = "memory.reuse.disjoint"
+    rule = "memory.reuse.disjoint+2"
     description = "the search lets the last step of a life not count"
     target = "impl.memory.search:Problem"
 
@@ -58,7 +58,7 @@ class SearchOverlaps(ImplPatch):
 
 
 class PartsCutTooEarly(ImplPatch):
-    rule = "memory.reuse.disjoint"
+    rule = "memory.reuse.disjoint+2"
     description = "time is cut where a life still goes on"
     target = "impl.memory:parts"
 
@@ -89,7 +89,7 @@ class SearchRollsDice(ImplPatch):
 
 
 class SearchGivesUp(ImplPatch):
-    rule = "memory.plan.small"
+    rule = "memory.plan.small+2"
     description = "the search finds nothing"
     first = "test_the_search_unties_a_knot"
     target = "impl.memory.search:pack"
@@ -99,7 +99,7 @@ class SearchGivesUp(ImplPatch):
 
 
 class SearchLeavesNoGap(ImplPatch):
-    rule = "memory.plan.small"
+    rule = "memory.plan.small+2"
     description = "the search never leaves bytes free below a temporary"
     first = "test_tangles_are_placed_at_the_bound"
     target = "impl.memory.search:Attempt._risen"
@@ -109,7 +109,7 @@ class SearchLeavesNoGap(ImplPatch):
 
 
 class SearchCountsTwice(ImplPatch):
-    rule = "memory.plan.small"
+    rule = "memory.plan.small+2"
     description = "the search takes a height for impossible that is just enough"
     first = "test_the_search_unties_a_knot"
     target = "impl.memory.search:pack"
@@ -139,7 +139,7 @@ class _ShortLives(ImplPatch):
 
 
 class LivesEndEarly(_ShortLives):
-    rule = "memory.lifetime.covers"
+    rule = "memory.lifetime.covers+2"
     description = "a life ends one step before its last reader"
 
 
@@ -154,7 +154,7 @@ class PlannedValuesDiffer(_ShortLives):
 
 
 class LivesBeginLate(ImplPatch):
-    rule = "memory.lifetime.covers"
+    rule = "memory.lifetime.covers+2"
     description = "a life begins one step after its writer"
     target = "impl.memory:lifetimes"
 

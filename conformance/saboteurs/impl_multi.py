@@ -222,7 +222,7 @@ class CombinesInLanes(Edit):
 
 
 class TransfersAreShort(Edit):
-    rule = "memory.transfer.covers"
+    rule = "memory.transfer.covers+2"
     description = "memory of a transfer is given away when the transfer has begun"
     file = "impl/schedule/passes.py"
     old = "        touched[draft.order[last]] += own[transfer]"

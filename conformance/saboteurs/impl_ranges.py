@@ -22,7 +22,7 @@ def _without(part: Callable[[tuple[Any, ...]], bool]) -> Callable[[Function], Fu
 
 
 class DividesAtTheBorder(Edit):
-    rule = "ranges.reshape.local+3"
+    rule = "ranges.reshape.local+4"
     description = "a reshape below padding divides places that are inside wherever they are read"
     file = "impl/ranges/tracing.py"
     old, new = "return symbolic.assuming(at, valid) if divided else at", "return at"
@@ -112,7 +112,7 @@ class NegativeRowsExist(Edit):
 
 
 class EveryTapHits(Edit):
-    rule = "ranges.order.combined"
+    rule = "ranges.order.combined+2"
     description = "windows between two steps are added too"
     first = "test_fold_adds_windows_of_two"
     file = "impl/ranges/tracing.py"

@@ -96,7 +96,7 @@ class WindowsBeyondCount(Edit):
 
 
 class SolvesInHalfTheDigits(Edit):
-    rule = "tensor.linalg.host+2"
+    rule = "tensor.linalg.host+3"
     description = "matrices are handed to LAPACK in half precision"
     file = "impl/tensor/linalg.py"
     old = "np.float64) for each in given]"
@@ -104,7 +104,7 @@ class SolvesInHalfTheDigits(Edit):
 
 
 class HostsGetRoundedMatrices(Edit):
-    rule = "tensor.linalg.host+2"
+    rule = "tensor.linalg.host+3"
     description = "what is not there yet is handed to LAPACK in half precision"
     file = "impl/realize/looping.py"
     old = "return found.astype(np.float64) if"
@@ -292,7 +292,7 @@ class MasksAreNumbers(ImplPatch):
 
 
 class SizesAreCaptured(ImplPatch):
-    rule = "tensor.size.values+2"
+    rule = "tensor.size.values+3"
     description = "a captured function is not told that a size depends on values"
     first = "test_sizes_that_depend_on_values_are_not_captured"
     target = "impl:_Runtime.look"
@@ -674,14 +674,14 @@ class SeriesEndEarly(Edit):
 
 
 class TheUpperMiddle(Edit):
-    rule = "tensor.statistics.value"
+    rule = "tensor.statistics.value+2"
     description = "the median is the upper one of two middle elements"
     file = "impl/tensor/statistics.py"
     old, new = "middle = (numbers - 1).maximum(0) // 2", "middle = numbers // 2"
 
 
 class NothingIsAPlace(Edit):
-    rule = "tensor.size.values+2"
+    rule = "tensor.size.values+3"
     description = "places that are missing are the place 0"
     first = "test_a_size_that_is_given_computes_nothing"
     file = "impl/tensor/statistics.py"
@@ -698,7 +698,7 @@ class UnderscoresReturnOthers(Edit):
 
 
 class FunctionsOfElementsCompute(Edit):
-    rule = "tensor.numpy.functions"
+    rule = "tensor.numpy.functions+2"
     description = "a function of NumPy computes a tensor's values, whatever function it is"
     file = "impl/tensor/interop.py"
     old = "if method != \"__call__\" or named or known is None:"
@@ -706,14 +706,14 @@ class FunctionsOfElementsCompute(Edit):
 
 
 class PickledAsPlain(Edit):
-    rule = "tensor.pickle.value+2"
+    rule = "tensor.pickle.value+3"
     description = "a parameter that was pickled requires no gradient any more"
     file = "impl/tensor/interop.py"
     old, new = "if parameter is not None:", "if parameter is False:"
 
 
 class PicklesCopies(Edit):
-    rule = "tensor.pickle.value+2"
+    rule = "tensor.pickle.value+3"
     description = "a tensor that was cut comes back as copies"
     file = "impl/tensor/interop.py"
     old, new = "result.shard(place.mesh, **place.cut)", "result.shard(place.mesh)"

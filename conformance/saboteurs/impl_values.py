@@ -177,7 +177,7 @@ class LooksAtTheArray(Edit):
 
 
 class AlignsFirstAxes(Edit):
-    rule = "tensor.broadcast.rule"
+    rule = "tensor.broadcast.rule+2"
     description = "axes are aligned from the first one"
     file = "impl/tensor/base.py"
     old, new = "right = (1,) * (rank - len(b)) + b", "right = b + (1,) * (rank - len(b))"

@@ -253,7 +253,7 @@ class KernelsWaitForEachOther(AdapterSaboteur):
 
 
 class CopiesDoMore(AdapterSaboteur):
-    rule = "fusion.cut.device"
+    rule = "fusion.cut.device+2"
     description = "a copy to another device reads a second value"
 
     def document(self, document: Document) -> None:

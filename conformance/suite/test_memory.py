@@ -49,12 +49,12 @@ def _no_findings(subject: Subject, rule: str) -> None:
     subject.met(met, "no two temporaries were ever alive together")
 
 
-@verifies("memory.reuse.disjoint", observe="memory")
+@verifies("memory.reuse.disjoint+2", observe="memory")
 def test_what_is_alive_together_shares_no_byte(subject: Subject) -> None:
     _no_findings(subject, "memory.reuse.disjoint")
 
 
-@verifies("memory.lifetime.covers", observe="memory")
+@verifies("memory.lifetime.covers+2", observe="memory")
 def test_a_buffer_has_memory_from_its_first_use_to_its_last(subject: Subject) -> None:
     _no_findings(subject, "memory.lifetime.covers")
 

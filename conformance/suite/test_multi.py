@@ -365,7 +365,7 @@ def _nothing_returned() -> Program:
         {"do": "observe", "names": ["both", "nothing"]}])
 
 
-@verifies("fusion.cut.device", observe="multi")
+@verifies("fusion.cut.device+2", observe="multi")
 @after("effects.value.eager", "schedule.document.schema")
 def test_a_copy_to_another_device_does_nothing_else(subject: Subject) -> None:
     """It reads one value and writes as many bytes of another one."""

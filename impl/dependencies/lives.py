@@ -18,7 +18,7 @@ class Lives:
         for step, kernel in enumerate(order):
             for storage in touched[kernel]:
                 self.first.setdefault(storage, step)  # r[impl memory.poison.unseen]
-                self.last[storage] = step  # r[impl memory.lifetime.covers]
+                self.last[storage] = step  # r[impl memory.lifetime.covers+2]
 
     def of(self, nbytes: dict[int, int]) -> list[Life]:
         """The lives of some storages, with their sizes."""

@@ -110,7 +110,7 @@ class _KernelBuilder:
         """The STORE whose elements need those stored before: its first loop runs in order."""
         number, value = stage.write.value, renamed[more.value]
         if more.op is not None:
-            # r[impl ranges.order.combined]
+            # r[impl ranges.order.combined+2]
             before = self._address(stage, Access(number, more.before), renamed, dtype)
             found = UOp(Ops.LOAD, dtype, (before,))
             if more.before is not more.target:
@@ -130,7 +130,7 @@ class _KernelBuilder:
         found = UOp(Ops.LOAD, dtype, (place,))
         value = UOp(more.op, dtype, (found, renamed[more.value]))
         start = UOp.const(dtype, _neutral(more.op, dtype))
-        # r[impl ranges.order.combined]
+        # r[impl ranges.order.combined+2]
         return [UOp(Ops.STORE, dtype, (UOp(Ops.INDEX, dtype, (table, row, TRUE)), start, row)),
                 UOp(Ops.STORE, dtype, (place, value, *loops)),
                 UOp(Ops.STORE, dtype, (target, found, *loops))]

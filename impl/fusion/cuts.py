@@ -132,7 +132,7 @@ class _Cutter:
         if node.op is Ops.CONTIGUOUS:
             return "contiguous: asked for"  # r[impl fusion.cut.own]
         if node.op is Ops.COPY:
-            copied = isinstance(node.arg, str)  # r[impl fusion.cut.device]
+            copied = isinstance(node.arg, str)  # r[impl fusion.cut.device+2]
             return f"device: copied to {node.arg}" if copied else f"device: {node.arg}"
         if node.op is Ops.LOOP:
             return f"loop: {node.arg}, whose body has a schedule of its own"

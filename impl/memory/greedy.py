@@ -75,7 +75,7 @@ def lowest_first(spans: Sequence[Lifetime]) -> dict[int, int]:
     for _ in spans:
         place = int(lows.argmin())
         span, low = spans[place], int(lows[place])
-        offsets[span.storage] = low  # r[impl memory.reuse.disjoint]
+        offsets[span.storage] = low  # r[impl memory.reuse.disjoint+2]
         beside = (firsts <= span.last) & (lasts >= span.first)
         np.maximum(lows, low + span.nbytes, out=lows, where=beside)
         lows[place] = _PLACED
@@ -94,7 +94,7 @@ def first_fit(spans: Sequence[Lifetime]) -> dict[int, int]:
                 if start - offset >= span.nbytes:
                     break
                 offset = max(offset, end)
-        offsets[span.storage] = offset  # r[impl memory.reuse.disjoint]
+        offsets[span.storage] = offset  # r[impl memory.reuse.disjoint+2]
         bisect.insort(placed, (offset, offset + span.nbytes, span),
                       key=lambda row: (row[0], row[1], row[2].storage))
     return offsets

@@ -47,7 +47,7 @@ def _scatter(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder:
                   for axis, size in enumerate(values.shape))
     picked = tracer.as_index(tracer.trace(places, index[:1], inside=False))
     given = tracer.trace(values, index, inside=False)
-    # r[impl ranges.order.combined]
+    # r[impl ranges.order.combined+2]
     target = Pattern(write.shape, (picked, *index[1:]), names_row(node, picked))
     return InOrder(node.arg, loops_within(index), given, target, target)
 

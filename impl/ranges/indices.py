@@ -48,7 +48,7 @@ def reshape_index(index: Index, outer: Shape, inner: Shape) -> Index:
 
 def _regroup(index: Index, outer: Shape, inner: Shape) -> list[UOp]:
     """Flatten one run of axes and split it again."""
-    if outer == inner:  # r[impl ranges.reshape.local+3]
+    if outer == inner:  # r[impl ranges.reshape.local+4]
         return list(index)
     flat = flatten(index, outer)
     result: list[UOp] = []

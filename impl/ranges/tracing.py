@@ -220,7 +220,7 @@ class Tracer:
             return self._reduce(node.arg[0], sources[0], region.loops[node])
         if op is Ops.COPY and node in region.loops:
             return self._reduce(node.arg.op or Ops.ADD, sources[0], region.loops[node])
-        if op is Ops.FOLD:  # r[impl ranges.order.combined]
+        if op is Ops.FOLD:  # r[impl ranges.order.combined+2]
             value = self._where(self._fold_index(node, region)[1], sources[0])
             return self._reduce(Ops.ADD, value, region.loops[node])
         if op is Ops.IOTA:

@@ -236,7 +236,7 @@ class _Running:
             self.sources, self.loop.bodies[0].src, strict=True)]
         try:
             found = function(*arrays, *settings)
-        except np.linalg.LinAlgError as error:  # r[impl tensor.linalg.host+2]
+        except np.linalg.LinAlgError as error:  # r[impl tensor.linalg.host+3]
             shapes = ", ".join(str(array.shape) for array in arrays)
             raise ArgumentError(name, f"of {shapes}: {error}", "look at the matrix: .pinverse() "
                                 "and .lstsq() take any") from error

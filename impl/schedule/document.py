@@ -55,7 +55,7 @@ def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any
         given = sum(touch.stop - touch.start for touch in kernel.reads)
         told["transfer"] = kernel.transfer.told(given)
         told["sent"] = kernel.transfer.sent(given)
-    if number in plan.under_way:  # r[impl memory.transfer.covers]
+    if number in plan.under_way:  # r[impl memory.transfer.covers+2]
         told["until"] = plan.under_way[number]
     # r[impl schedule.document.flow]
     kind = "loop" if isinstance(kernel.copy, LoopInfo) else "copy" if kernel.copy else "kernel"

@@ -110,7 +110,7 @@ def put_in_order(draft: Draft) -> Draft:
         seconds = [_seconds(*touched) for touched in draft.accesses]
         for number in transfers:
             mesh = draft.groups[number].device
-            if isinstance(mesh, Mesh) and mesh.is_of_processes:  # r[impl ordering.waiting.late]
+            if isinstance(mesh, Mesh) and mesh.is_of_processes:  # r[impl ordering.waiting.late+2]
                 seconds[number] = _AWAITED
         order = overlapped(order, {(d.before, d.after) for d in draft.waits}, seconds, transfers,
                            uses)
@@ -146,7 +146,7 @@ def lay_out(draft: Draft) -> Draft:
     touched = [list(storages) for storages in own]
     draft.under_way = under_way(draft.order, [(d.before, d.after) for d in draft.dependencies],
                                 draft.lanes) if "copy" in draft.lanes else {}
-    # r[impl memory.transfer.covers]: until a transfer is waited for, nobody else has its memory
+    # r[impl memory.transfer.covers+2]: until a transfer is waited for, nobody else has its memory
     for transfer, last in draft.under_way.items():
         touched[draft.order[last]] += own[transfer]
     nbytes = {n: size for n, size in draft.crossing_bytes.items() if n not in draft.takeovers.moved}

@@ -151,7 +151,7 @@ def _spread(a: Shape, b: Shape, operation: str) -> Shape:
         if first != second and 1 not in (first, second):  # r[impl tensor.arguments.refused+2]
             raise ShapeError(operation, f"shapes {a} and {b} do not broadcast: {first} against "
                              f"{second}", "make the sizes equal, or one of them 1 (.unsqueeze)")
-    # r[impl tensor.broadcast.rule]
+    # r[impl tensor.broadcast.rule+2]
     # r[impl symbolic.size.general]
     return tuple(common_size(x, y) for x, y in zip(left, right, strict=True))
 
@@ -532,7 +532,7 @@ class TensorBase(metaclass=Named):
         Raises:
             ReplayError: a function is captured, which would have this size in every later call.
         """
-        # r[impl tensor.size.values+2]
+        # r[impl tensor.size.values+3]
         self.runtime.look(self, operation, remedy)
         return self.numpy()
 

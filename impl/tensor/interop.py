@@ -26,7 +26,7 @@ class Interop(InPlace):
 
     def __array_ufunc__(self, function: Any, method: str, *given: Any, **named: Any) -> Any:
         """NumPy's functions of elements are the methods of the same meaning; others compute."""
-        # r[impl tensor.numpy.functions]
+        # r[impl tensor.numpy.functions+2]
         name = _UFUNCS.get(function.__name__, function.__name__)
         known: Callable[..., Any] | None = getattr(InPlace, name, None) if name else None
         if method != "__call__" or named or known is None:
@@ -75,7 +75,7 @@ class Interop(InPlace):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The values, the dtype, the device or the sharding, and whether a gradient is required."""
-        # r[impl tensor.pickle.value+2]
+        # r[impl tensor.pickle.value+3]
         bits = self.bitcast(dtypes.uint16) if self.dtype is dtypes.bfloat16 else self
         place = self.sharding if isinstance(self.device, Mesh) else self.device
         return _unpickled, (self.__class__, bits.numpy(), self.dtype, place, self._parameter)

@@ -122,7 +122,7 @@ class Linalg(Losses):
         """What a function of NumPy gives for these matrices and the tensors `beside`: now, or,
         where their values are not there yet, when the schedule runs.
         """
-        # r[impl tensor.linalg.host+2]
+        # r[impl tensor.linalg.host+3]
         self._check_matrices(name, square)
         given = [self, *beside]
         if not any(is_lost(each.uop) for each in given):
@@ -158,7 +158,7 @@ class Linalg(Losses):
         """
         try:
             return function(*given, **named)
-        except np.linalg.LinAlgError as error:  # r[impl tensor.linalg.host+2]
+        except np.linalg.LinAlgError as error:  # r[impl tensor.linalg.host+3]
             raise ArgumentError(name, f"of {self.shape}: {error}",
                                 "look at the matrix: .pinverse() and .lstsq() take any") from error
 

@@ -67,7 +67,7 @@ class Statistics(Spatial):
         self._refuse_empty((axis,), "median")
         values, places = self.sort(axis)  # NaN comes last
         numbers = values.isnan().logical_not().sum(axis, keepdim=True)
-        middle = (numbers - 1).maximum(0) // 2  # r[impl tensor.statistics.value]
+        middle = (numbers - 1).maximum(0) // 2  # r[impl tensor.statistics.value+2]
         if with_nan:
             middle = (numbers < self.shape[axis]).where(
                 numbers.minimum(self.shape[axis] - 1), middle)
@@ -299,7 +299,7 @@ class Statistics(Spatial):
                 np.nonzero(array.reshape(1)) if as_tuple else ()
             places = tuple(self.__class__(one.astype(np.int32), self.device) for one in found)
         else:
-            # r[impl tensor.size.values+2]
+            # r[impl tensor.size.values+3]
             places = truth._first_places(whole(size, "nonzero", "size"), fill_value)
         if as_tuple:
             return places

@@ -198,7 +198,7 @@ def test_short_kernels_have_no_lanes() -> None:
         assert not started
 
 
-@verifies("memory.transfer.covers")
+@verifies("memory.transfer.covers+2")
 def test_memory_of_a_transfer_is_its_own_until_it_is_waited_for() -> None:
     """Each transfer is under way until a kernel waits for it, or for a later one."""
     with Context(OVERLAP=2):

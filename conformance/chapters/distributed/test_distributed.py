@@ -197,7 +197,7 @@ assert [one.tolist() for one in few] == [21.0, [0.0, 4.0, 10.0], [3, 5, 7], [6, 
 
 @needs_mpi
 @verifies("distributed.together.once+4")
-@verifies("ordering.waiting.late")
+@verifies("ordering.waiting.late+2")
 def test_gradients_are_sent_in_one_call(tmp_path: Path) -> None:
     started(2, TOGETHER, tmp_path)
 

@@ -244,7 +244,7 @@ def test_contiguous_is_storage_of_its_own() -> None:
     assert arguments(plan_of(flipped)) == [2]
 
 
-@verifies("fusion.cut.device")
+@verifies("fusion.cut.device+2")
 def test_another_device_gets_a_copy() -> None:
     x = numbers(8, 4)
     there = (x + 1).to("CPU") * 3

@@ -27,7 +27,7 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(-5, 6, shape).astype(np.int32)
 
 
-@verifies("ranges.order.combined")
+@verifies("ranges.order.combined+2")
 @verifies("tensor.running.value")
 @pytest.mark.parametrize("device, settings", DEVICES)
 def test_running_results(device: str, settings: dict[str, int]) -> None:
@@ -81,7 +81,7 @@ def test_running_results_of_symbolic_length() -> None:
         np.testing.assert_array_equal(got.numpy(), x[:, :length].sum(1))
 
 
-@verifies("ranges.order.combined")
+@verifies("ranges.order.combined+2")
 def test_a_running_sum_by_hand() -> None:
     values, keys = Tensor([1, 2, 3, 4, 5]), Tensor([0, 1, 0, 7, 1])
     assert values.cumsum().tolist() == [1, 3, 6, 10, 15]
@@ -89,7 +89,7 @@ def test_a_running_sum_by_hand() -> None:
     assert Tensor(by_key).tolist() == [1, 2, 4, 0, 7]
 
 
-@verifies("ranges.order.combined")
+@verifies("ranges.order.combined+2")
 def test_a_scatter_by_hand() -> None:
     table = Tensor([10, 20, 30])
     assert table.scatter(0, Tensor([2, 0, 2, 3, -9]), Tensor([1, 2, 3, 4, 5])).tolist() == [
@@ -106,7 +106,7 @@ def test_an_order_by_hand() -> None:
     assert mixed.topk(3)[1].tolist() == [1, 0, 3]
 
 
-@verifies("ranges.order.combined")
+@verifies("ranges.order.combined+2")
 @pytest.mark.parametrize("device, settings", DEVICES)
 def test_running_results_by_key(device: str, settings: dict[str, int]) -> None:
     values, keys = numbers(3, 50), numbers(3, 50, seed=1)  # some keys are out of range
@@ -123,7 +123,7 @@ def test_running_results_by_key(device: str, settings: dict[str, int]) -> None:
             np.testing.assert_array_equal(Tensor(node).numpy(), wanted)
 
 
-@verifies("ranges.order.combined")
+@verifies("ranges.order.combined+2")
 @pytest.mark.parametrize("device, settings", DEVICES)
 def test_scatter(device: str, settings: dict[str, int]) -> None:
     with Context(DEVICE=device, **settings):
@@ -140,7 +140,7 @@ def test_scatter(device: str, settings: dict[str, int]) -> None:
                 np.testing.assert_array_equal(got.numpy(), wanted, f"{rest} {count} {op}")
 
 
-@verifies("ranges.order.combined")
+@verifies("ranges.order.combined+2")
 def test_what_is_scattered_may_be_computed_and_assigned() -> None:
     """The base, the index and the values may all be the tensor that is written."""
     start = np.array([3, 1, 0, 2, 1], np.int32)

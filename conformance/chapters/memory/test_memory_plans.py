@@ -41,13 +41,13 @@ def clashes(plan: MemoryPlan) -> list[tuple[int, int]]:
     return found
 
 
-@verifies("memory.reuse.disjoint", observe="memory")
+@verifies("memory.reuse.disjoint+2", observe="memory")
 def test_what_is_alive_together_lies_apart() -> None:
     for seed in range(600):
         assert not clashes(memory.plan(random_lifetimes(seed))), seed
 
 
-@verifies("memory.reuse.disjoint", observe="memory")
+@verifies("memory.reuse.disjoint+2", observe="memory")
 def test_every_way_to_place_is_right() -> None:
     """Also those that `plan` tries and does not take."""
     for seed in range(300):
@@ -65,7 +65,7 @@ def searched(spans: Sequence[Lifetime]) -> Iterable[dict[int, int]]:
         yield search.improve(spans, offsets, memory.lower_bound(spans), 1_000_000)
 
 
-@verifies("memory.lifetime.covers", observe="memory")
+@verifies("memory.lifetime.covers+2", observe="memory")
 def test_a_life_is_from_the_first_touch_to_the_last() -> None:
     for seed in range(200):
         chooser = random.Random(seed)
@@ -110,7 +110,7 @@ def test_the_bound_by_definition() -> None:
         assert memory.plan(spans, reuse=False).planned == plan.unplanned
 
 
-@verifies("memory.plan.small", observe="memory")
+@verifies("memory.plan.small+2", observe="memory")
 def test_plans_are_near_the_bound() -> None:
     for seed in range(400):
         plan = memory.plan(random_lifetimes(seed))
@@ -177,14 +177,14 @@ def least_height(spans: Sequence[Lifetime]) -> int:
     return found
 
 
-@verifies("memory.plan.small", observe="memory")
+@verifies("memory.plan.small+2", observe="memory")
 def test_the_search_unties_a_knot() -> None:
     bound = memory.lower_bound(KNOT)
     assert memory.height(memory.assign(KNOT, bound, 0), KNOT) == 448
     assert memory.height(memory.assign(KNOT, bound), KNOT) == bound == 384
 
 
-@verifies("memory.plan.small", observe="memory")
+@verifies("memory.plan.small+2", observe="memory")
 def test_tangles_are_placed_at_the_bound() -> None:
     """With a tenth of the budget. One (5931) only if bytes may stay free below a temporary."""
     for seed in TANGLES:
@@ -196,7 +196,7 @@ def test_tangles_are_placed_at_the_bound() -> None:
         assert memory.height(found, spans) == bound, seed
 
 
-@verifies("memory.plan.small", observe="memory")
+@verifies("memory.plan.small+2", observe="memory")
 def test_few_temporaries_are_placed_as_well_as_can_be() -> None:
     """From a plan in which nothing is shared, so that nothing but the search can be right."""
     for seed in range(150):
@@ -210,7 +210,7 @@ spans_of_six = strategies.lists(strategies.tuples(
     strategies.integers(0, 6), strategies.integers(0, 7), strategies.integers(0, 4)), max_size=6)
 
 
-@verifies("memory.plan.small", observe="memory")
+@verifies("memory.plan.small+2", observe="memory")
 @hypothesis.settings(max_examples=150)
 @hypothesis.given(spans_of_six)
 def test_hypothesis_finds_no_better_plan(rows: list[tuple[int, int, int]]) -> None:
@@ -221,7 +221,7 @@ def test_hypothesis_finds_no_better_plan(rows: list[tuple[int, int, int]]) -> No
     assert plan.planned == least_height(spans) >= plan.lower_bound
 
 
-@verifies("memory.plan.small", observe="memory")
+@verifies("memory.plan.small+2", observe="memory")
 def test_what_was_cut_from_one_block_fits_into_it_again() -> None:
     for seed in range(60):
         spans = packed(seed, most=40)
@@ -268,7 +268,7 @@ def test_the_same_problem_has_the_same_answer() -> None:
     assert told.stdout.strip() == digest
 
 
-@verifies("memory.plan.small", observe="memory")
+@verifies("memory.plan.small+2", observe="memory")
 def test_nothing_is_searched_where_a_quick_plan_reaches_the_bound(
         monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:
@@ -359,7 +359,7 @@ def test_each_device_has_its_own_arena() -> None:
         assert each["offset"] + each["bytes"] <= arena["bytes"]
 
 
-@verifies("memory.lifetime.covers", observe="memory")
+@verifies("memory.lifetime.covers+2", observe="memory")
 def test_a_view_keeps_its_temporary_alive() -> None:
     """What is read as a part of a temporary, or in another shape, is read in the temporary."""
     with Context(DEVICE="REFERENCE", FUSE=0):

@@ -375,7 +375,7 @@ def test_a_tensor_on_a_mesh_is_printed_like_one_of_a_device() -> None:
         assert str(x.realize()).split(":\n")[1:] == str(alone).split(":\n")[1:] != []
 
 
-@verifies("tensor.pickle.value+2")
+@verifies("tensor.pickle.value+3")
 def test_a_copy_of_a_tensor_lies_as_the_tensor() -> None:
     mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
     for cut in ({"data": 1}, {"data": 0, "model": 0}, {}):

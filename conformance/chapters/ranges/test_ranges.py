@@ -165,7 +165,7 @@ def test_loops_and_numbers_give_one_index(shape: Shape, steps: list[tuple[int, i
             assert array[place] == ABSENT
 
 
-@verifies("ranges.reshape.local+3")
+@verifies("ranges.reshape.local+4")
 def test_a_reshape_leaves_other_axes_alone() -> None:
     for outer, inner, kept in [((2, 12, 5), (2, 3, 4, 5), {0: 0, 2: 3}),
                                ((2, 3, 4, 5), (2, 12, 5), {0: 0, 3: 2}),
@@ -208,7 +208,7 @@ def inside(access: Access, point: dict[UOp, int], size: int) -> None:
         assert math.prod(access.shape) <= size
 
 
-@verifies("ranges.reshape.local+3")
+@verifies("ranges.reshape.local+4")
 def test_a_reshape_below_padding_divides_nothing() -> None:
     x = numbers(2, 6, 5)
     shaped = (x * 2).reshape(2, 1, 6, 5) + 1  # a reshape that is no alias, and taken apart again
@@ -270,7 +270,7 @@ def test_a_gather_of_no_row_gives_zero(fuse: int) -> None:
             np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-6)
 
 
-@verifies("ranges.order.combined")
+@verifies("ranges.order.combined+2")
 @pytest.mark.parametrize("step, dilation", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 3)])
 def test_fold_adds_windows_of_two(step: int, dilation: int) -> None:
     windows = np.array([[1, 10], [2, 20], [3, 30]], np.int32)
@@ -282,7 +282,7 @@ def test_fold_adds_windows_of_two(step: int, dilation: int) -> None:
     np.testing.assert_array_equal(Tensor(node).numpy(), expected)
 
 
-@verifies("ranges.order.combined")
+@verifies("ranges.order.combined+2")
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3),
        st.integers(0, 3))
 @settings(max_examples=60)

@@ -209,7 +209,7 @@ ARRANGEMENTS: dict[str, Case] = {
 CASES = {**STATISTICS, **MATRICES, **ARRANGEMENTS}
 
 
-@verifies("tensor.statistics.value")
+@verifies("tensor.statistics.value+2")
 @pytest.mark.parametrize("name", CASES)
 def test_what_numpy_has_too(name: str) -> None:
     mine, theirs = CASES[name]
@@ -218,7 +218,7 @@ def test_what_numpy_has_too(name: str) -> None:
     assert np.allclose(found, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
-@verifies("tensor.statistics.value")
+@verifies("tensor.statistics.value+2")
 @pytest.mark.parametrize("cut", [6, 5])
 def test_parts_of_almost_equal_size(cut: int) -> None:
     for given in (2, 3, 4, [1, 1, 3]):
@@ -226,7 +226,7 @@ def test_parts_of_almost_equal_size(cut: int) -> None:
         assert found == [one.tolist() for one in np.array_split(V[:cut], given)]
 
 
-@verifies("tensor.statistics.value")
+@verifies("tensor.statistics.value+2")
 def test_writing_by_index() -> None:
     rows, more = Tensor([2, 0, 2]), random.standard_normal((3, 4)).astype(np.float32)
     expected = A.copy()
@@ -243,7 +243,7 @@ def test_writing_by_index() -> None:
     assert np.array_equal(chosen, expected)
 
 
-@verifies("tensor.statistics.value")
+@verifies("tensor.statistics.value+2")
 @pytest.mark.parametrize("reduce, combine, start", [
     ("sum", np.add, 0), ("prod", np.multiply, 1), ("amax", np.maximum, -np.inf),
     ("amin", np.minimum, np.inf)])
@@ -263,7 +263,7 @@ def test_scattered_values_are_combined(reduce: str, combine: Any, start: float,
     assert np.allclose(found.numpy(), expected, rtol=1e-5)
 
 
-@verifies("tensor.size.values+2")
+@verifies("tensor.size.values+3")
 def test_a_size_that_is_given_computes_nothing() -> None:
     places = TinyJit(lambda x: (x > 0).nonzero(size=4, fill_value=-1).realize())
     for array in ([[1.0, -1.0], [1.0, 1.0]], [[0.0, 1.0], [0.0, 0.0]], [[1.0] * 2] * 2):
@@ -271,7 +271,7 @@ def test_a_size_that_is_given_computes_nothing() -> None:
         assert places(Tensor(array)).tolist() == (expected + [[-1, -1]] * 4)[:4]
 
 
-@verifies("tensor.size.values+2")
+@verifies("tensor.size.values+3")
 @pytest.mark.parametrize("method", ["nonzero", "argwhere", "unique", "unique_consecutive"])
 def test_sizes_that_depend_on_values_are_not_captured(method: str) -> None:
     captured = TinyJit(lambda x: getattr(x, method)())
