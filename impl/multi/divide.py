@@ -23,6 +23,7 @@ from impl.places import Place, copied_to, is_free
 from impl.symbolic import identical, is_symbolic
 
 Axes = tuple[str | None, ...]
+_CONST = Ops.CONST
 
 
 class Coordinate(int):
@@ -107,7 +108,8 @@ class Divider:
         # r[impl multi.value.equal, multi.program.one+2]
         found = self.pieces.get(node)
         if found is None:
-            found = self._piece(node)
+            alike = node.op in ELEMENTWISE and node.realized is None
+            found = alike and self._alike(node) or self._piece(node)
             if found.node.origin is None and node.origin is not None:
                 note_origin(found.node, node.origin)
             self.pieces[node] = found
@@ -120,10 +122,6 @@ class Divider:
         if node.op is Ops.BIND or not node.src:
             return Piece(node, node.shape or ())
         given = [self.pieces[source] for source in node.src]
-        if node.op in ELEMENTWISE:
-            alike = _alike(node, given)
-            if alike is not None:
-                return alike
         if node.op is Ops.SHARD:
             return _placed(given[0], node.arg)
         if node.op is Ops.COPY:
@@ -147,6 +145,29 @@ class Divider:
             self._note_gathered(given, found.axes)
             return found
         return self._as_gathered(rule(node, given)) if rule is _reduce else rule(node, given)
+
+    def _alike(self, node: UOp) -> Piece | None:
+        """An elementwise operation whose operands lie in one way, or on no mesh, as most do: there
+        is no choice. None for others.
+        """
+        way, wide, alone, sources = None, False, False, list[UOp]()
+        for source in node.src:  # this is hot
+            one = self.pieces[source]
+            sources.append(one.node)
+            sharding = one.sharding
+            if one.node.op is _CONST or sharding is way is not None and not one.due:
+                continue
+            if sharding is None:
+                alone = True
+            elif one.due:
+                return None
+            elif way is None or not wide:
+                way, wide = sharding, bool(one.shape)
+            elif one.shape and sharding.axes != way.axes:
+                return None
+        if alone and way is not None:
+            return None
+        return Piece(_again(node, sources), node.shape or (), way)
 
     def _own_part(self, node: UOp) -> Piece | None:
         """A copy to a device of the part that it has itself: nothing is put together for it."""
@@ -560,24 +581,6 @@ def _elementwise(node: UOp, given: list[Piece], axes: Axes | None = None) -> Pie
     sources = [brought(one, axes if one.shape else ()).node for one in given]
     mesh = given[0].sharding.mesh  # type: ignore[union-attr]
     return Piece(_again(node, sources), node.shape or (), Sharding(mesh, axes))
-
-
-def _alike(node: UOp, given: Sequence[Piece]) -> Piece | None:
-    """An elementwise operation whose operands lie in one way, as most do: there is no choice."""
-    way: Sharding | None = None
-    shape: Shape = ()
-    for one in given:
-        if one.node.op is Ops.CONST:
-            continue
-        if one.sharding is None or one.due:
-            return None
-        if way is None or not shape:
-            way, shape = one.sharding, one.shape
-        elif one.shape and one.sharding is not way and one.sharding.axes != way.axes:
-            return None
-    if way is None:
-        return None
-    return Piece(_again(node, [one.node for one in given]), node.shape or (), way)
 
 
 def _chosen(given: Sequence[Piece], further: Callable[[Axes], int] | None = None) -> Axes:
