@@ -38,6 +38,14 @@ class PutsTogetherWhatIsWritten(Edit):
     new = "region = base if view is node.src[0] else None"
 
 
+class GathersRowsToAdd(Edit):
+    rule = "multi.scatter.rows"
+    description = "rows that are cut along words are put together before they are added"
+    file = DIVIDE
+    old = "        cut = next((a for a, name in enumerate(rows.axes) if name is not None), 0)\n"
+    new = "        cut = 0\n"
+
+
 class PartsRoundDown(Edit):
     rule = "multi.shard.parts+2"
     description = "the first piece takes what is over from the last"

@@ -113,13 +113,9 @@ def loss_of(p: Parameters, hidden: Tensor, targets: Tensor) -> Tensor:
 
 def one_after_the_other(p: Parameters, words: Tensor, targets: Tensor, heads: int,
                         ring: int = 0) -> Tensor:
-    """All layers on the whole batch.
-
-    Where tokens are spread they come first: of rows that are cut each device adds up its own.
-    """
+    """All layers on the whole batch."""
     layers = p["q"].shape[0]
-    hidden = p["words"][words.T].transpose(0, 1) if ring else p["words"][words]
-    hidden = hidden.unsqueeze(0)
+    hidden = p["words"][words].unsqueeze(0)
     for layer in range(layers):
         own = p if layers == 1 else \
             {name: value[layer:layer + 1] for name, value in p.items() if value.ndim == 3}

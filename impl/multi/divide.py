@@ -136,6 +136,8 @@ class Divider:
         around = self._around(node)
         if around is not None:
             return around
+        if node.op is Ops.SCATTER:
+            given = self._rows_as_cut(node, given, mesh)
         if node.op is Ops.REDUCE and node.src[0].op in ELEMENTWISE:
             given = [self._to_be_reduced(node, mesh)]
         given = [lifted(one, mesh) for one in given]
@@ -222,6 +224,29 @@ class Divider:
             return self.pieces[source]
         found = _elementwise(source, operands, axes)
         self._note_gathered(operands, axes)
+        return found
+
+    def _rows_as_cut(self, node: UOp, given: list[Piece], mesh: Mesh) -> list[Piece]:
+        """The operands of a scatter. Where its rows were several axes, of which not the first is
+        cut, that one goes before the others: so each device combines its own. Rows may come in any
+        order, if they are combined.
+        """
+        if node.arg is None or any(each.op is not Ops.RESHAPE or leaf_of(each) is not None
+                                   for each in node.src[1:]):
+            return given
+        index, rows = (lifted(self.pieces[each.src[0]], mesh) for each in node.src[1:])
+        cut = next((a for a, name in enumerate(rows.axes) if name is not None), 0)
+        if any(map(is_symbolic, rows.shape)) or cut >= len(index.shape) \
+                or rows.shape != (*index.shape, *given[2].shape[1:]) \
+                or math.prod(index.shape[:cut]) == 1:
+            return given
+        found = given[:1]
+        for one, each in zip((index, rows), node.src[1:], strict=True):
+            order = (cut, *[a for a in range(len(one.shape)) if a != cut])
+            turned = nodes.permute(each.src[0], order)  # r[impl multi.scatter.rows]
+            found.append(_reshape(nodes.reshape(turned, nodes.shape_of(each)),
+                                  [_permute(turned, [one])]))
+            _count(one, _without(one.axes, cut), -1)  # nobody asks for what was gathered
         return found
 
     def _note_gathered(self, operands: Sequence[Piece], axes: Axes) -> None:
@@ -623,8 +648,12 @@ def _together(given: Sequence[Piece]) -> Axes:
 
 def freed(given: Piece, axes: Sequence[int]) -> Piece:
     """The value with some axes whole on every device, and nothing due."""
-    return brought(given, tuple(None if axis in axes else name
-                                for axis, name in enumerate(given.axes)))
+    return brought(given, _without(given.axes, *axes))
+
+
+def _without(axes: Axes, *freed: int) -> Axes:
+    """A sharding with some axes whole."""
+    return tuple(None if axis in freed else name for axis, name in enumerate(axes))
 
 
 def _reduce(node: UOp, given: list[Piece]) -> Piece:

@@ -490,6 +490,24 @@ def test_what_is_assigned_lies_as_its_target_did() -> None:
         assert target.sharding.axes == target.realize().sharding.axes == (None, "shard")
 
 
+@verifies("multi.scatter.rows")
+@pytest.mark.parametrize(("words", "axis"), [(4, 1), (4, 2), (5, 1), (1, 1)])
+def test_rows_that_are_added_lie_where_they_were_looked_up(words: int, axis: int) -> None:
+    """Numbers of rows are whole, so that a row that is added twice, or never, shows."""
+    index = np.random.default_rng(0).integers(-3, 3, (3, words, 2))
+    table = Tensor(numbers(3, 4)).shard(DEVICES[:2]).realize()
+    table.requires_grad = True
+    found = table[Tensor(index).shard(DEVICES[:2], axis).realize()]
+    given = Tensor(numbers(3, words, 2, 4, seed=1)).shard(DEVICES[:2], axis).realize()
+    (found * given).sum().backward()
+    sent = [kernel["transfer"].split()[0] for kernel
+            in Tensor.schedule_document(table.grad)["kernels"] if "transfer" in kernel]
+    assert words != 4 or sent == ["all-reduce"]
+    expected = np.zeros((3, 4), np.float32)
+    np.add.at(expected, index, given.numpy())
+    assert table.grad is not None and (table.grad.numpy() == expected).all()
+
+
 @verifies("multi.write.region")
 @verifies("multi.value.equal")
 @pytest.mark.parametrize("axis", [None, 0, 1, 2])
