@@ -19,8 +19,10 @@ _PROGRAMS = (_PACKAGE + "__main__.py",)
 
 @functools.cache
 def is_library(filename: str) -> bool:
-    """Whether a line of this file is ours, and not the user's whom an error or a label names."""
-    return filename.startswith(_PACKAGE) and filename not in _PROGRAMS
+    """Whether a line of this file is ours, or frozen into Python, and not the user's whom an error
+    or a label names.
+    """
+    return filename.startswith((_PACKAGE, "<frozen ")) and filename not in _PROGRAMS
 
 
 def user_line() -> str:

@@ -29,6 +29,12 @@ Parameters = Iterable[Tensor] | Iterable[Mapping[str, Any]]
 State = dict[str, Tensor]
 #: The same with the values that are loaded into them.
 Loaded = dict[str, tuple[Tensor, Any]]
+#: Options of PyTorch that say how it computes, and not what.
+_HOW = frozenset(("foreach", "fused", "capturable", "differentiable"))
+#: Options that are not in what older versions saved, and that mean nothing where they are 0.
+_LATE = frozenset(("maximize", "dampening", "decoupled_weight_decay", "lr_decay"))
+#: What schedules keep in the groups.
+_OF_SCHEDULES = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum")
 
 
 def __getattr__(name: str) -> Any:
@@ -79,8 +85,9 @@ class ParameterGroup(MutableMapping[str, Any]):
     another rate is the same kernels.
     """
 
-    def __init__(self, params: list[Tensor], options: dict[str, Any]) -> None:
-        self.params, self.options = params, options
+    def __init__(self, params: list[Tensor], options: dict[str, Any],
+                 remember: Callable[[ParameterGroup], None]) -> None:
+        self.params, self.options, self._remember = params, options, remember
         self._given = options.pop("lr")
         self.rate = number_in_memory(self._given)
         #: What each parameter has, and what all of them share, beside their values.
@@ -98,6 +105,7 @@ class ParameterGroup(MutableMapping[str, Any]):
             self.rate.assign(value)
         elif name != "params":
             self.options[name] = value
+            self._remember(self)  # a momentum that is not 0 any more needs memory
         else:  # r[impl errors.argument.refused]
             raise ArgumentError("param_groups", "the parameters of a group stay",
                                 "use optimizer.add_param_group for others")
@@ -153,7 +161,7 @@ class Optimizer:
             ArgumentError: an option is not known, or a parameter is in another group.
         """
         options = {name: value for name, value in given.items() if name != "params"}
-        unknown = sorted(options.keys() - self.defaults.keys() - {"initial_lr"})
+        unknown = sorted(options.keys() - self.defaults.keys() - {*_OF_SCHEDULES, *_HOW})
         kind = f"optim.{type(self).__name__}"
         if unknown:  # r[impl errors.argument.refused]
             raise ArgumentError(kind, f"a group has no option {unknown[0]}",
@@ -161,14 +169,20 @@ class Optimizer:
         if {id(p) for p in self.params} & {id(p) for p in params}:
             # r[impl errors.argument.refused]
             raise ArgumentError(kind, "a parameter is in two groups", "name it in one of them")
-        group = ParameterGroup(params, {**self.defaults, **options})
-        for parameter, state in zip(group.params, group.states, strict=True):
-            state.update((name, _memory(parameter)) for name in self.memories(group.options))
+        group = ParameterGroup(params, {**self.defaults, **options}, self._remember)
+        self._remember(group)
         group.shared = {name: number_in_memory(0.0) for name in self.counters}
         self.first_values(group)
         self.param_groups.append(group)
         Tensor.realize(*group.params, group.rate, *group.shared.values(),
                        *(one for state in group.states for one in state.values()))
+
+    def _remember(self, group: ParameterGroup) -> None:
+        """Give the parameters of a group what they need to have and have not yet."""
+        for name in self.memories(group.options):
+            for parameter, state in zip(group.params, group.states, strict=True):
+                if name not in state:
+                    state[name] = self.memory(name, parameter)
 
     #: Names of the numbers that all parameters of a group share.
     counters: tuple[str, ...] = ()
@@ -176,6 +190,14 @@ class Optimizer:
     def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
         """The names of what each parameter of a group with these options needs to have."""
         return ()
+
+    def memory(self, name: str, parameter: Tensor) -> Tensor:
+        """One of these memories before the first step."""
+        return _memory(parameter)
+
+    def loaded(self, name: str, saved: Mapping[str, Any]) -> Any:
+        """What a memory is to be, where a parameter has the `saved` ones; None: as at first."""
+        return saved.get(name)
 
     def first_values(self, group: ParameterGroup) -> None:
         """Change what a new group's parameters have, where it is not zeros."""
@@ -280,6 +302,8 @@ class Optimizer:
 
         Raises:
             ShapeError: it is of other groups, or a tensor has another shape. Then nothing changed.
+            ArgumentError: it is of another kind of optimiser: it has options or memories that this
+                one has not, or lacks some. Then nothing changed, either.
             DTypeError: it is no `state_dict` of an optimiser.
         """
         operation = f"optim.{type(self).__name__}.load_state_dict"
@@ -306,16 +330,21 @@ class Optimizer:
     def _loaded(self, group: ParameterGroup, saved: Mapping[str, Any], states: Mapping[Any, Any],
                 operation: str) -> tuple[dict[str, Any], list[Loaded], float]:
         """Options, each tensor with the value that it is to have, and the number of steps."""
-        options = {name: tuple(value) if isinstance(value, list) else value
-                   for name, value in saved.items() if name in (*self.defaults, "initial_lr")}
+        options = self._options(saved, operation)
         given = [states.get(number, states.get(str(number), {})) for number in saved["params"]]
         found: list[Loaded] = []
         for place, (parameter, state, one) in enumerate(
                 zip(group.params, group.states, given, strict=True)):
             found.append({})
-            for name in self.memories({**group.options, **options}):
-                tensor = state[name] if name in state else _memory(parameter)
-                value = 0 if one.get(name) is None else laid_as(one[name], tensor)
+            names = self.memories({**group.options, **options})
+            strange = sorted(name for name, value in one.items()
+                             if value is not None and name not in (*names, "step", "begun"))
+            if strange:
+                self._refuse(operation, f"parameter {place} has {strange[0]} there")
+            for name in names:
+                tensor = state[name] if name in state else self.memory(name, parameter)
+                saved_value = self.loaded(name, one)
+                value = 0 if saved_value is None else laid_as(saved_value, tensor)
                 if isinstance(value, Tensor) and value.shape != tensor.shape:
                     raise ShapeError(operation, f"{name} of parameter {place} has shape "
                                      f"{value.shape} there, and {tensor.shape} here",
@@ -323,6 +352,31 @@ class Optimizer:
                 found[-1][name] = tensor, value
         # PyTorch counts the steps of each parameter.
         return options, found, max((float(one.get("step", 0)) for one in given), default=0.0)
+
+
+    def _options(self, saved: Mapping[str, Any], operation: str) -> dict[str, Any]:
+        """The options of a saved group.
+
+        Raises:
+            ArgumentError: one of them means something that is not known here, or one is missing.
+        """
+        options = {name: tuple(value) if isinstance(value, list) else value
+                   for name, value in saved.items() if name not in ("params", *_HOW)}
+        for name, value in list(options.items()):
+            if name not in self.defaults and name not in _OF_SCHEDULES:
+                if value:  # what is 0 or False changes nothing
+                    self._refuse(operation, f"a group has {name} = {value!r} there")
+                del options[name]
+        lost = sorted(self.defaults.keys() - options.keys() - _LATE)
+        if lost:
+            self._refuse(operation, f"a group has no {lost[0]} there")
+        return options
+
+    def _refuse(self, operation: str, detail: str) -> None:
+        # r[impl errors.argument.refused]
+        raise ArgumentError(operation, f"{detail}: it is of another kind of optimizer",
+                            f"load the state of an {type(self).__name__}, or make the optimizer "
+                            "whose state it is")
 
 
 def _listed(params: Any) -> list[Tensor]:
@@ -337,14 +391,29 @@ class SGD(Optimizer):
     decoupled = False
 
     def __init__(self, params: Parameters, lr: float = 0.001, momentum: float = 0.0,
-                 weight_decay: float = 0.0, nesterov: bool = False, *,
+                 weight_decay: float = 0.0, nesterov: bool = False, *, dampening: float = 0.0,
                  maximize: bool = False) -> None:
+        if nesterov and (momentum <= 0 or dampening):  # r[impl errors.argument.refused]
+            raise ArgumentError("optim.SGD", f"nesterov with momentum {momentum} and dampening "
+                                f"{dampening}", "give a momentum, and no dampening")
         super().__init__(params, {
-            "lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov,
-            "maximize": maximize})
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
+            "nesterov": nesterov, "maximize": maximize})
 
     def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
-        return ("momentum_buffer",) if options["momentum"] else ()
+        if not options["momentum"]:
+            return ()
+        # The first gradient is not dampened, so that it has to be known which is the first.
+        return ("momentum_buffer", *["begun"] * bool(options.get("dampening")))
+
+    def memory(self, name: str, parameter: Tensor) -> Tensor:
+        return number_in_memory(0.0).to(parameter.device) if name == "begun" \
+            else super().memory(name, parameter)
+
+    def loaded(self, name: str, saved: Mapping[str, Any]) -> Any:
+        if name == "begun" and "begun" not in saved:
+            return Tensor(float(saved.get("momentum_buffer") is not None))
+        return super().loaded(name, saved)
 
     def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
                state: State) -> None:
@@ -352,17 +421,21 @@ class SGD(Optimizer):
         momentum = options["momentum"]
         if options["weight_decay"] and not self.decoupled:
             gradient = gradient + parameter.detach() * options["weight_decay"]
-        if not state:
+        if not momentum:
             self.move(group, parameter, gradient)
             return
-        velocity = state["momentum_buffer"]
-        velocity.assign(velocity * momentum + gradient)
+        velocity, part = state["momentum_buffer"], gradient
+        if "begun" in state:
+            begun = state["begun"]
+            part = gradient * (1 - begun * options["dampening"])
+            begun.assign(1.0)
+        velocity.assign(velocity * momentum + part)
         self.move(group, parameter,
                   gradient + velocity * momentum if options["nesterov"] else velocity)
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba, 2014); `decoupled` weight decay makes it AdamW, `layerwise` LAMB."""
+    """Adam (Kingma and Ba, 2014); with `decoupled_weight_decay` it is AdamW, `layerwise` LAMB."""
 
     decoupled = False
     layerwise = False
@@ -372,12 +445,14 @@ class Adam(Optimizer):
     def __init__(self, params: Parameters, lr: float = 0.001,
                  b1: float | tuple[float, float] = 0.9, b2: float = 0.999, eps: float = 1e-8,
                  weight_decay: float = 0.0, betas: tuple[float, float] | None = None,
-                 amsgrad: bool = False, *, maximize: bool = False) -> None:
+                 amsgrad: bool = False, *, maximize: bool = False,
+                 decoupled_weight_decay: bool = False) -> None:
         if isinstance(b1, tuple):  # PyTorch has both in this place
             betas, b1 = b1, 0.0
         super().__init__(params, {
             "lr": lr, "betas": (b1, b2) if betas is None else tuple(betas), "eps": eps,
-            "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize})
+            "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay or self.decoupled})
 
     def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
         return ("exp_avg", "exp_avg_sq", *["max_exp_avg_sq"] * bool(options["amsgrad"]))
@@ -394,7 +469,8 @@ class Adam(Optimizer):
                state: State) -> None:
         options, value = group.options, parameter.detach()
         (b1, b2), decay = options["betas"], options["weight_decay"]
-        if decay and not self.decoupled:
+        decoupled = options["decoupled_weight_decay"]
+        if decay and not decoupled:
             gradient = gradient + value * decay
         first, second = state["exp_avg"], state["exp_avg_sq"]
         first.assign(first * b1 + gradient * (1 - b1))
@@ -405,7 +481,7 @@ class Adam(Optimizer):
             most.assign(most.maximum(second))
         size = (most / _beside(group.shared["second_weight"], parameter)).sqrt() + options["eps"]
         update = (first / _beside(group.shared["first_weight"], parameter)) / size
-        if decay and self.decoupled:
+        if decay and decoupled:
             update = update + value * decay
         if self.layerwise:
             size, length = value.norm(), update.norm()
@@ -468,19 +544,33 @@ class RMSprop(Optimizer):
 class Adagrad(Optimizer):
     """Steps divided by the root of the sum of all squared gradients (Duchi and others, 2011)."""
 
-    def __init__(self, params: Parameters, lr: float = 0.01, weight_decay: float = 0.0,
-                 initial_accumulator_value: float = 0.0, eps: float = 1e-10, *,
-                 maximize: bool = False) -> None:
+    counters = ("step",)
+
+    def __init__(self, params: Parameters, lr: float = 0.01, lr_decay: float = 0.0,
+                 weight_decay: float = 0.0, initial_accumulator_value: float = 0.0,
+                 eps: float = 1e-10, *, maximize: bool = False) -> None:
         super().__init__(params, {
-            "lr": lr, "eps": eps, "weight_decay": weight_decay,
+            "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
             "initial_accumulator_value": initial_accumulator_value, "maximize": maximize})
 
     def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
         return ("sum",)
 
+    def memory(self, name: str, parameter: Tensor) -> Tensor:
+        """One of these memories before the first step."""
+        return _memory(parameter)
+
+    def loaded(self, name: str, saved: Mapping[str, Any]) -> Any:
+        """What a memory is to be, where a parameter has the `saved` ones; None: as at first."""
+        return saved.get(name)
+
     def first_values(self, group: ParameterGroup) -> None:
         for state in group.states:
             state["sum"].assign(group.options["initial_accumulator_value"])
+
+    def before_step(self, group: ParameterGroup) -> list[Tensor]:
+        step = group.shared["step"]
+        return [step.assign(step + 1)]
 
     def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
                state: State) -> None:
@@ -488,7 +578,11 @@ class Adagrad(Optimizer):
             gradient = gradient + parameter.detach() * group.options["weight_decay"]
         total = state["sum"]
         total.assign(total + gradient.square())
-        self.move(group, parameter, gradient / (total.sqrt() + group.options["eps"]))
+        update = gradient / (total.sqrt() + group.options["eps"])
+        if group.options["lr_decay"]:
+            steps = _beside(group.shared["step"], parameter) - 1
+            update = update / (steps * group.options["lr_decay"] + 1)
+        self.move(group, parameter, update)
 
 
 class Lion(Optimizer):

@@ -200,7 +200,7 @@ STEPPED: dict[str, tuple[Callable[[list[Tensor]], nn.optim.Optimizer], list[list
     "RMSprop centered": (lambda p: nn.optim.RMSprop(p, 0.1, momentum=0.9, centered=True,
                                                     weight_decay=0.1),
                          [[-2.699565, -1.146894], [-0.937937, -0.165322]]),
-    "Adagrad": (lambda p: nn.optim.Adagrad(p, 0.1, 0.01, 0.5),
+    "Adagrad": (lambda p: nn.optim.Adagrad(p, 0.1, 0.0, 0.01, 0.5),
                 [[0.776456, -1.816980], [2.775405, 0.317870]]),
     "Adam": (lambda p: nn.optim.Adam(p, 0.1, betas=(0.8, 0.9)),
              [[0.700521, -1.705230], [2.700421, 0.205230]]),

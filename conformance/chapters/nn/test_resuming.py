@@ -38,7 +38,9 @@ OPTIMISERS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "amsgrad": lambda m, p: m.Adam(p, lr=0.1, amsgrad=True),
     "AdamW": lambda m, p: m.AdamW(two(p, weight_decay=0.0), lr=0.1),
     "RMSprop": lambda m, p: m.RMSprop(p, lr=0.1, momentum=0.5, centered=True),
-    "Adagrad": lambda m, p: m.Adagrad(p, lr=0.1, initial_accumulator_value=0.3),
+    "Adagrad": lambda m, p: m.Adagrad(p, lr=0.1, initial_accumulator_value=0.3, lr_decay=0.5),
+    "dampening": lambda m, p: m.SGD(two(p, dampening=0.0), lr=0.1, momentum=0.9, dampening=0.4),
+    "decoupled": lambda m, p: m.Adam(p, lr=0.1, weight_decay=0.3, decoupled_weight_decay=True),
     "Lion": lambda m, p: m.Lion(p, lr=0.1), "LARS": lambda m, p: m.LARS(p, lr=0.1),
     "LAMB": lambda m, p: m.LAMB(p, lr=0.1), "Muon": lambda m, p: m.Muon(p, lr=0.1)}
 
@@ -86,9 +88,54 @@ def test_an_optimiser_goes_on_where_that_of_torch_was() -> None:
     size = np.sqrt((0.99 * second + 0.01 * gradient ** 2) / (1 - 0.99 ** 4)) + 0.5
     assert np.allclose(found, [1, 2] - 0.1 * mean / size, atol=1e-6)
     assert optimizer.param_groups[0]["lr"] == 0.1 and optimizer.state[weight]["step"].item() == 4
-    optimizer.load_state_dict({"state": {}, "param_groups": [{"params": [0], "amsgrad": True}]})
+    group = {**optimizer.state_dict()["param_groups"][0], "amsgrad": True}
+    optimizer.load_state_dict({"state": {}, "param_groups": [group]})
     assert optimizer.state[weight]["max_exp_avg_sq"].tolist() == [0, 0]
     assert optimizer.state[weight]["exp_avg"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIMISERS if name not in (
+    "Lion", "LARS", "LAMB", "Muon")])
+def test_an_optimiser_steps_and_goes_on_as_that_of_torch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    theirs = [torch.nn.Parameter(torch.tensor(one)) for one in VALUES]
+    other, ours = OPTIMISERS[name](torch.optim, theirs), parameters()
+    optimizer = OPTIMISERS[name](nn.optim, ours)
+
+    def same(gradients: list[list[np.ndarray]]) -> None:
+        wanted = steps(other, theirs, gradients, torch.tensor)
+        for one, two in zip(steps(optimizer, ours, gradients), wanted, strict=True):
+            assert np.allclose(one, two, atol=1e-5)
+
+    same(GRADIENTS[:2])
+    ours = [Tensor(one.detach().numpy(), requires_grad=True) for one in theirs]
+    kind = type(optimizer)
+    optimizer = kind(two(ours) if len(other.param_groups) > 1 else ours)  # no option of the other
+    optimizer.load_state_dict(other.state_dict())
+    same(GRADIENTS[2:])
+
+
+def test_options_that_are_not_known_are_refused_and_change_nothing() -> None:
+    weight = Tensor([1.0], requires_grad=True)
+    sgd, adam = nn.optim.SGD([weight], lr=0.1, momentum=0.9), nn.optim.Adam([weight], lr=0.2)
+    steps(adam, [weight], [[np.ones(1, np.float32)]])
+    with pytest.raises(ArgumentError, match="parameter 0 has exp_avg there|has amsgrad|has betas"):
+        sgd.load_state_dict(adam.state_dict())
+    with pytest.raises(ArgumentError, match="a group has no amsgrad there|momentum = 0.9"):
+        adam.load_state_dict(sgd.state_dict())
+    saved = sgd.state_dict()
+    saved["param_groups"][0] |= {"lr": 0.5, "foreach": True, "centred": False}
+    sgd.load_state_dict(saved)
+    assert sgd.param_groups[0]["lr"] == 0.5 and "centred" not in sgd.param_groups[0]
+    saved["param_groups"][0] |= {"lr": 0.7, "centred": True}
+    with pytest.raises(ArgumentError, match="a group has centred = True there"):
+        sgd.load_state_dict(saved)
+    assert sgd.param_groups[0]["lr"] == 0.5
+    del saved["param_groups"][0]["momentum"], saved["param_groups"][0]["centred"]
+    with pytest.raises(ArgumentError, match="a group has no momentum there"):
+        sgd.load_state_dict(saved)
+    with pytest.raises(DTypeError, match=__file__):  # the user's line, and not one of Python's
+        sgd.param_groups[0].update({"lr": "fast"})
 
 
 def test_a_state_of_another_optimiser_is_refused_and_changes_nothing() -> None:
@@ -199,6 +246,114 @@ def test_a_schedule_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
         assert np.allclose(found, RATES[name])
     if name == "CosineAnnealingWarmRestarts":
         assert found[0] == found[3] and np.isclose(found[1], 0.01 + 0.19 * (1 + 0.5) / 2)
+
+
+def groups(m: Any, tensors: list[Any]) -> Any:
+    return m.SGD([{"params": tensors[:1]}, {"params": tensors[1:], "lr": 0.05}], lr=0.2,
+                 momentum=0.9)
+
+
+#: Schedules by the module that has them; and those that set the rate whatever it was.
+OF_TORCH: dict[str, Callable[[Any, Any], Any]] = {
+    "StepLR": lambda s, o: s.StepLR(o, 3, 0.5),
+    "MultiStepLR": lambda s, o: s.MultiStepLR(o, [2, 5, 5], 0.3),
+    "ConstantLR": lambda s, o: s.ConstantLR(o, 0.25, 4),
+    "LinearLR": lambda s, o: s.LinearLR(o, 0.2, 0.9, 5),
+    "LinearLR of none": lambda s, o: s.LinearLR(o, 0.2, 0.9, 0),
+    "ExponentialLR": lambda s, o: s.ExponentialLR(o, 0.8),
+    "PolynomialLR": lambda s, o: s.PolynomialLR(o, 6, 2.0),
+    "CosineAnnealingLR": lambda s, o: s.CosineAnnealingLR(o, 5, 0.01),
+    "CosineAnnealingWarmRestarts": lambda s, o: s.CosineAnnealingWarmRestarts(o, 3, 2, 0.02),
+    "LambdaLR": lambda s, o: s.LambdaLR(o, [lambda n: 0.9 ** n, lambda n: 1 / (n + 1)]),
+    "MultiplicativeLR": lambda s, o: s.MultiplicativeLR(o, lambda n: 0.95 if n % 2 else 0.5),
+    "SequentialLR": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, 1.0, 3), s.CosineAnnealingLR(o, 4), s.ExponentialLR(o, 0.5)],
+        [3, 7]),
+    "ChainedScheduler": lambda s, o: s.ChainedScheduler(
+        [s.ConstantLR(o, 0.1, 3), s.ExponentialLR(o, 0.9), s.StepLR(o, 2)])}
+CYCLES: dict[str, Callable[[Any, Any], Any]] = {
+    "OneCycleLR": lambda s, o: s.OneCycleLR(o, 0.5, 10),
+    "three phases": lambda s, o: s.OneCycleLR(
+        o, [0.5, 0.3], 10, three_phase=True, anneal_strategy="linear", base_momentum=[0.7, 0.8]),
+    "CyclicLR": lambda s, o: s.CyclicLR(o, 0.01, 0.1, 3, 2, mode="triangular2"),
+    "exp_range": lambda s, o: s.CyclicLR(o, [0.01, 0.02], 0.1, 3, mode="exp_range", gamma=0.9),
+    "scale_fn": lambda s, o: s.CyclicLR(o, 0.01, 0.1, 2, scale_fn=lambda x: 1 / x)}
+
+
+def in_force(optimizer: Any) -> list[float]:
+    return [group[name] for group in optimizer.param_groups for name in ("lr", "momentum")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("names", [(name,) for name in (*OF_TORCH, *CYCLES)] + [
+    ("LinearLR", "CosineAnnealingLR"), ("ConstantLR", "SequentialLR"), ("StepLR", "MultiStepLR"),
+    ("PolynomialLR", "ExponentialLR"), ("ChainedScheduler", "MultiplicativeLR")], ids=" ".join)
+def test_rates_are_those_of_torch(names: tuple[str, ...]) -> None:
+    """Of one schedule or of two, at once and one after the other, and with a rate set by hand."""
+    torch = pytest.importorskip("torch")
+    every = {**OF_TORCH, **CYCLES}
+
+    def found(optimizer: Any, modules: Any) -> Iterator[list[float]]:
+        running = [every[name](modules, optimizer) for name in names]
+        for number in range(9):
+            optimizer.step()
+            for one in running:
+                one.step()
+            yield in_force(optimizer)
+            if number == 3 and names[0] not in CYCLES:
+                for group in optimizer.param_groups:
+                    group["lr"] *= 0.37
+        late = every[names[0]](modules, optimizer)
+        for _ in range(4):
+            late.step()
+            yield [*in_force(optimizer), *late.get_last_lr()]
+
+    theirs = groups(torch.optim, [torch.nn.Parameter(torch.ones(1)) for _ in range(2)])
+    ours = groups(nn.optim, [Tensor([1.0]), Tensor([2.0])])
+    for one, other in zip(found(ours, nn.lr_scheduler), found(theirs, torch.optim.lr_scheduler),
+                          strict=True):
+        assert np.allclose(one, other, rtol=1e-6, atol=1e-9)
+
+
+def test_schedules_go_on_from_the_rate_in_force() -> None:
+    optimizer = nn.optim.SGD([Tensor([1.0])], lr=1.0)
+    first = nn.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    first.step()
+    first.step()
+    second = nn.lr_scheduler.ExponentialLR(optimizer, 0.1)
+    second.step()
+    assert np.isclose(optimizer.param_groups[0]["lr"], 0.025)
+    optimizer.param_groups[0]["lr"] = 8.0
+    first.step()
+    second.step()
+    assert np.isclose(optimizer.param_groups[0]["lr"], 0.4) and second.get_last_lr() == [0.4]
+    cycle = nn.lr_scheduler.OneCycleLR(nn.optim.Adam([Tensor([1.0])]), 1.0, 4)
+    betas = []
+    for _ in range(3):
+        cycle.step()
+        betas.append(cycle.optimizer.param_groups[0]["betas"][0])
+    assert np.allclose(betas, [0.868826, 0.921694, 0.95], atol=1e-4)
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda s, o: s.StepLR(o, 0), "step_size is 0"),
+    (lambda s, o: s.CosineAnnealingLR(o, 0), "T_max is 0"),
+    (lambda s, o: s.CosineAnnealingWarmRestarts(o, 0), "T_0 is 0"),
+    (lambda s, o: s.LambdaLR(o, [abs, abs, abs]), "3 of lr_lambda for 1 groups"),
+    (lambda s, o: s.MultiplicativeLR(o, 0.5), "lr_lambda is 0.5"),
+    (lambda s, o: s.ConstantLR(o, 2.0), "factor is 2.0"),
+    (lambda s, o: s.LinearLR(o, 0.0), "start_factor is 0.0"),
+    (lambda s, o: s.OneCycleLR(o, 1.0), "the number of steps is not known"),
+    (lambda s, o: s.OneCycleLR(o, [1.0, 2.0], 3), "2 of max_lr for 1 groups"),
+    (lambda s, o: s.ReduceLROnPlateau(o, min_lr=[1.0, 2.0]), "2 of min_lr for 1 groups"),
+    (lambda s, o: s.SequentialLR(o, [s.StepLR(o, 1)], [1]), "1 schedules have 1 milestones"),
+    (lambda s, o: s.ChainedScheduler([]), "there are no schedules"),
+    (lambda s, o: s.StepLR([o], 1), "list is no optimizer"),
+    (lambda s, o: s.StepLR(o, 1, last_epoch=3), "a group has no initial_lr")])
+def test_schedules_that_cannot_be_are_refused(make: Callable[[Any, Any], Any],
+                                              words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        make(nn.lr_scheduler, nn.optim.SGD([Tensor([1.0])], lr=1.0))
 
 
 def test_a_rate_falls_where_nothing_becomes_better() -> None:
