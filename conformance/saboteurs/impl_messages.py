@@ -32,7 +32,7 @@ class LayersAreTheUsers(Edit):
     description = "a line in a layer counts as the user's"
     first = "test_a_mistake_is_explained"
     file = "impl/errors.py"
-    old, new = "return filename.startswith(_PACKAGE) and", \
+    old, new = 'return filename.startswith((_PACKAGE, "<frozen ")) and', \
         'return filename.startswith(_PACKAGE) and os.sep + "nn" + os.sep not in filename and'
 
 
