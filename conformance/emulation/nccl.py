@@ -1,8 +1,8 @@
 """A stand-in of NCCL, `nccl.cpp`, for the GPUs of the mock driver.
 
 It knows NCCL's calls, looks at what they are given, and does what they say in the memory of the
-host. So it holds the order and the types of arguments, groups, streams and errors. It knows
-nothing of how long a call takes, or of another process.
+host. So it holds the order and the types of arguments, groups, streams and errors. Processes of
+one machine meet in it, too. It knows nothing of how long a call takes.
 """
 from __future__ import annotations
 

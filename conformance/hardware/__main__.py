@@ -66,11 +66,15 @@ class Run:
         if not self.given.skip_suite:
             self.step("suite", self.suite)
         if not self.given.skip_times:
-            for step in (self.limits, self.replay, self.times):
+            for step in (self.limits, self.replay, self.collectives, self.times):
                 self.step(step.__name__, step)
         bad = [each for each in self.result["suite"] if each["verdict"] in ("fail", "error")]
         wrong = [row for row in self.result["rows"]
                  if "missing" in row["times"].get("impl", {"missing": ""})]
+        for job in self.result.get("collectives", []):
+            self.result["problems"] += [
+                f"collectives in {job['way']}: {row['kind']} gives wrong values"
+                for row in job.get("rows", []) if None in row.values()]
         print(f"{len(bad)} checks failed, {len(wrong)} workloads have no time of ours; "
               f"{self.given.out / 'hardware.md'}")
         return 1 if bad or wrong or self.result["problems"] else 0
@@ -154,6 +158,14 @@ class Run:
             times["ours"].append(measure.sample(captured, ours.finish, 5))
         self.result["replay"] = {"kernels": count,
                                  **{name: sorted(found)[3] for name, found in times.items()}}
+
+    def collectives(self) -> None:
+        """What GPUs send each other, by NCCL and without it."""
+        from conformance.hardware.collectives import jobs
+        gpus = 2 if self.given.dry_run else import_module(
+            "cuda.bindings.driver").cuDeviceGetCount()[1]
+        if gpus > 1:
+            self.result["collectives"] = list(jobs(gpus, self.given.dry_run, self.left() / 4))
 
     def times(self) -> None:
         """All workloads in all dtypes, as long as there is time."""

@@ -12,7 +12,7 @@ from conformance.hardware.libraries import TITLES
 def page(result: dict[str, Any]) -> str:
     """Markdown: the machine, the suite, and a table for each dtype."""
     return "\n".join([*_head(result), *_suite(result), *_limits(result), *_tables(result),
-                      *_replay(result), ""])
+                      *_replay(result), *_collectives(result), ""])
 
 
 def _head(result: dict[str, Any]) -> Iterator[str]:
@@ -108,3 +108,28 @@ def _replay(result: dict[str, Any]) -> Iterator[str]:
                f"{significant(said['ours'] * 1e6)} us, a graph written by hand "
                f"{significant(said['by hand'] * 1e6)} us, ratio "
                f"{said['ours'] / said['by hand']:.2f}.")
+
+
+def _collectives(result: dict[str, Any]) -> Iterator[str]:
+    for job in result.get("collectives", []):
+        yield f"\n## Collectives in {job['way']}\n"
+        if "missing" in job:
+            yield str(job["missing"]).splitlines()[-1]
+            continue
+        yield f"{job['gpus']} GPUs, {'with' if job['found'] else 'WITHOUT'} NCCL.\n"
+        if result["dry"]:
+            yield from (f"- {row['kind']}: {_right(row)}" for row in job["rows"])
+            continue
+        yield "| | bytes of a piece | ms by NCCL | ms without |"
+        yield "|---|--:|--:|--:|"
+        for row in job["rows"]:
+            yield (f"| {row['kind']} | {row['bytes']} | "
+                   + " | ".join(_milliseconds(row[name]) for name in ("nccl", "without")) + " |")
+
+
+def _right(row: dict[str, Any]) -> str:
+    return "WRONG" if None in (row["nccl"], row["without"]) else "right"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "WRONG" if seconds is None else significant(1e3 * seconds)

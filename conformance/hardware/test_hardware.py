@@ -27,6 +27,11 @@ def test_the_hardware_script_runs_dry(emulation_folder: Path, tmp_path: Path) ->
     for row in result["rows"]:
         assert row["times"]["impl"].get("median", 0) > 0, row["times"]["impl"]
     assert result["limits"]["copy"] > 0 and result["replay"]["kernels"] == 20
+    ways = {job["way"]: job for job in result["collectives"]}
+    assert "rows" in ways["one process"], ways
+    for job in ways.values():
+        assert "rows" in job or job["missing"] == "there is no mpiexec", job
+        assert all(None not in row.values() for row in job.get("rows", [])), job
     assert page.startswith("# A dry run: nothing of it is a GPU") and "## bfloat16" in page
 
 

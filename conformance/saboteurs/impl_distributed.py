@@ -173,3 +173,30 @@ class TakesAnySize(Copied):
     file = "impl/distributed/device.py"
     old = "    if count != ranks():"
     new = "    if count < 1:"
+
+
+class SharesOneGPU(Copied):
+    rule = "distributed.nccl.calls"
+    description = "two processes with one GPU are a clique"
+    file = "impl/distributed/cliques.py"
+    old = "if not rows[:, 0].all() or len("
+    new = "if not rows[:, 0].all() or 0 > len("
+    first = "test_processes_with_one_gpu_send_over_mpi"
+
+
+class LeavesItUnderWay(Copied):
+    rule = "distributed.nccl.ended"
+    description = "a call that will never be done is not given up"
+    file = "impl/distributed/cliques.py"
+    old = "target=self.clique.abort"
+    new = "target=self.device.synchronize"
+    first = "test_a_call_of_nccl_that_others_do_not_make_is_given_up"
+
+
+class CrowdsOnOneGPU(Copied):
+    rule = "distributed.gpus.own"
+    description = "all processes of a machine use its first GPU"
+    file = "impl/cuda/driver.py"
+    old = "(number + own) % count"
+    new = "number % count"
+    first = "test_collectives_between_gpus_of_processes_are_calls_of_nccl"

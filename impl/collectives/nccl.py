@@ -116,7 +116,7 @@ class Clique:
                  unique: UniqueId) -> None:
         self.library, self.devices, self.count = found, dict(devices), count
         self.communicators = {rank: ctypes.c_void_p() for rank in devices}
-        with found.together():
+        with found.together():  # one process may have several of them
             for rank, device in self.devices.items():
                 device.context.enter()
                 found.call("ncclCommInitRank", ctypes.byref(self.communicators[rank]), count,
@@ -174,9 +174,13 @@ class Clique:
             state = ctypes.c_int()
             self.library.call("ncclCommGetAsyncError", communicator, ctypes.byref(state))
             if state.value not in (0, _UNDER_WAY):
-                for each in self.communicators.values():
-                    self.library.call("ncclCommAbort", each)
+                self.abort()
                 raise self.library.failure("ncclCommGetAsyncError", state.value)
+
+    def abort(self) -> None:
+        """Give up what is under way: whoever waits for it goes on."""
+        for communicator in self.communicators.values():
+            self.library.call("ncclCommAbort", communicator)
 
 
 def new_clique(found: Library, devices: Sequence[DeviceBackend]) -> Clique:

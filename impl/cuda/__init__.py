@@ -110,6 +110,11 @@ class CUDADevice(GroupDevice):
                             units=units_of_nvidia(self.architecture),
                             third_cache=self.context.attribute("L2_CACHE_SIZE"))
 
+    @property
+    def uuid(self) -> bytes:
+        """What no other GPU has, of any machine."""
+        return bytes(self.context.call("cuDeviceGetUuid", self.context.device).bytes)
+
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, the compiler and the architecture."""
         return (*super().plan_key(), version(), self.architecture)

@@ -20,6 +20,8 @@ OUT_OF_MEMORY = 2
 FATAL = frozenset({214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721})
 #: An error may come from any launch since the last wait; so many of them are named.
 _REMEMBERED = 8
+#: Where launchers of MPI say which of a machine's processes this is.
+_PLACES = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
 
 
 class DriverError(DeviceError):
@@ -78,7 +80,9 @@ class DriverContext:
             raise DeviceError("device", f"{name} cannot be used: the driver knows {count} "
                               f"GPU{'s' if count != 1 else ''}", "use one of " + ", ".join(
                                   f"CUDA:{each}" if each else "CUDA" for each in range(count)))
-        self.device = _answer("cuDeviceGet", number)
+        # r[impl distributed.gpus.own]
+        own = next((int(os.environ[each]) for each in _PLACES if each in os.environ), 0)
+        self.device = _answer("cuDeviceGet", (number + own) % count)
         self.handle = _answer("cuDevicePrimaryCtxRetain", self.device)
 
     def enter(self) -> Any:

@@ -3,6 +3,7 @@
     ranks    which process this is, and what it waits for
     engine   collectives as calls of MPI, with a limit of time
     monitor  what the processes know of each other, and how they wait
+    cliques  GPUs of NVIDIA, and NCCL between them
     device   a mesh of which each process has one device
 
 `mpiexec -n 4 python train.py` starts four processes. Each runs the same script and makes the same

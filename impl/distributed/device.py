@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from impl.collectives import MeshDevice, Peers
+from impl.collectives import MeshDevice, Peers, nccl
 from impl.collectives.device import Exchange
 from impl.device import Device, DeviceBackend, Memory
+from impl.distributed.cliques import RankClique, clique_of
 from impl.distributed.engine import NOTED, Ranks, group
 from impl.distributed.ranks import rank, ranks
 from impl.dtypes import DType
@@ -68,8 +69,11 @@ class RankDevice(MeshDevice):
 
     def exchange(self, transfer: Transfer, target: Any, source: Any, nbytes: int,
                  dtype: DType) -> None:
-        """One call of MPI."""
+        """One call of MPI, or of NCCL."""
         # r[impl distributed.value.equal]
+        clique = self.called_by(transfer, dtype)
+        if clique is not None:
+            return clique.run([(transfer, (source, target), nbytes, dtype)])
         ranks, to, given = self.ranks(transfer.axis), target.members[0], source.members[0]
         ranks.met(f"{transfer} of {nbytes} bytes of {dtype.name}")
         size = transfer.count * nbytes
@@ -92,23 +96,33 @@ class RankDevice(MeshDevice):
             ranks.exchanged(_bytes(given, size), pieces := np.empty(size, np.uint8))
             self._combine(to, pieces, transfer, nbytes, dtype)
 
+    def called_by(self, transfer: Transfer, dtype: DType) -> RankClique | None:
+        """The clique that carries out a transfer; None where MPI does."""
+        known = nccl.Clique.can(transfer, dtype)
+        return clique_of(self.ranks(transfer.axis), self.members[0]) if known else None
+
     def sends(self, transfer: Transfer, nbytes: int, dtype: DType) -> dict[str, Any]:
         """Which devices take part in a collective: MPI chooses its rounds."""
         return self.called(transfer, nbytes)
 
     def together(self, given: Sequence[Exchange]) -> Callable[[], None]:
-        """Sums along one axis after one note; the rest one after the other."""
+        """Sums along one axis after one note, and what NCCL does; the rest one after the other."""
         sums: dict[str, list[Exchange]] = {}
+        cliques: dict[str, tuple[RankClique, list[Exchange]]] = {}
         work: list[Callable[[], None]] = []
         for one in given:
             transfer, (source, target), nbytes, dtype = one
-            if transfer.kind == "all-reduce" and self.members[0].host_memory \
+            clique = self.called_by(transfer, dtype)
+            if clique is not None:
+                cliques.setdefault(transfer.axis, (clique, []))[1].append(one)
+            elif transfer.kind == "all-reduce" and self.members[0].host_memory \
                     and self.ranks(transfer.axis).can_sum(transfer.op, dtype):
                 sums.setdefault(transfer.axis, []).append(one)
             else:
                 work.append(partial(self.exchange, transfer, target, source, nbytes, dtype))
         # r[impl distributed.together.once+4]
         work += [SumsTogether(self.ranks(axis), those) for axis, those in sums.items()]
+        work += [partial(clique.run, those) for clique, those in cliques.values()]
 
         def run() -> None:
             self.synchronize()

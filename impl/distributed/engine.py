@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,14 @@ class Ranks:
     def done(self, *requests: Any) -> None:
         """Wait for collectives that all have come to."""
         self.monitor.wait(requests, self._under_way)
+
+    def called(self, work: Callable[[], Any]) -> Any:
+        """What a call answers that returns when all others have made it; all have come to it.
+
+        Raises:
+            Exception: what the call has raised.
+        """
+        return self.monitor.call(work, self._under_way)
 
     def _under_way(self) -> Waiting:
         return self.waiting("gone through")

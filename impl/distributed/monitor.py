@@ -94,14 +94,28 @@ class Monitor:
             self._until(self._opened, waiting())
 
     def call(self, work: Callable[[], Any], waiting: Callable[[], Waiting]) -> Any:
-        """What a call of MPI answers that only returns when others make it too."""
-        found: list[Any] = []
-        thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+        """What a call answers that only returns when others make it too.
+
+        Raises:
+            DistributedError: somebody has ended, the time is up, or MPI refuses.
+            Exception: what else the call has raised.
+        """
+        found, errors = list[Any](), list[Exception]()
+
+        def run() -> None:
+            try:
+                found.append(work())
+            except Exception as error:  # raised where the call was asked for
+                errors.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         self._until(lambda: not thread.is_alive(), waiting())
-        if not found:
-            raise self.fail(waiting(), "MPI has refused it", "see what it printed")
-        return found[0]
+        if not errors:
+            return found[0]
+        if isinstance(errors[0], self.mpi.Exception):
+            raise self.fail(waiting(), f"MPI says: {errors[0]}", "see what the other ranks say")
+        raise errors[0]
 
     def _until(self, done: Callable[[], Any], waiting: Waiting) -> None:
         begun = looked = time.monotonic()

@@ -26,7 +26,7 @@ needs_mpi = pytest.mark.skipif(
 HEAD = """
 import sys, time, os, signal
 import numpy as np
-from impl import Tensor, TinyJit, distributed, nn
+from impl import Context, Tensor, TinyJit, distributed, nn
 from impl.errors import DistributedError
 mesh, me = distributed.mesh(data={count}), distributed.rank()
 """
