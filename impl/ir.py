@@ -121,6 +121,8 @@ class Ops(_Kind):
     DOT = auto()         # int32: products of four bytes, unsigned and signed ones, added up
     MMA = auto()         # (first, second, sum, loops...): a product of matrices that the lanes of a
                          # warp hold, added to a third; arg = name of the unit
+    TEXT = auto()        # (LOADs..., loops...): what a text of the user makes of all that it loads;
+                         # arg = WrittenText
 
 
 _BUFFER, _AFTER, _CONST = Ops.BUFFER, Ops.AFTER, Ops.CONST

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from impl import settings, symbolic
+from impl.custom import WrittenText, written_text
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import (
     HALF,
@@ -23,6 +25,7 @@ from impl.dtypes import (
     sum_accumulator,
     to_bfloat16,
 )
+from impl.errors import CompileError, DeviceError
 from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, identity
 from impl.kernel import Growth, accessed, growth, shared_loops, verify_kernel
 from impl.kernel.fragments import UNIT_OF, loops_of
@@ -522,6 +525,49 @@ class ReferenceProgram(Program):
             _Run(self.shape, memories, values).run()
 
 
+class TextProgram(Program):
+    """A kernel that is a text in Python: arguments are flat arrays, `item` is an array of all."""
+
+    def __init__(self, device: DeviceBackend, ast: UOp, text: WrittenText) -> None:
+        super().__init__(device, ast)
+        self.text = text
+        self.types = {n.arg: n.dtype for n in ast.toposort() if n.op is Ops.PARAM}
+        self.source = textwrap.dedent(text.text)
+        self.known: dict[str, Any] = {"np": np}
+        try:
+            exec(compile(textwrap.dedent(text.header), f"{self.name} header", "exec"), self.known)
+            self.code = compile(self.source, self.name, "exec")
+        except SyntaxError as error:
+            raise CompileError("compile", f"{error.filename}:{error.lineno}: {error.msg}",
+                               "mend the text") from None
+
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Have Python run the text.
+
+        Raises:
+            DeviceError: it raised something.
+        """
+        known = {**self.known, "items": self.text.items, "item": np.arange(self.text.items),
+                 **dict(self.text.values)}
+        if self.text.lanes is not None:
+            known["group"], known["lane"] = np.divmod(known["item"], self.text.lanes)
+        for place, name in enumerate(self.text.names):
+            array = memories[place].view(self.types[place], self.text.sizes[place])
+            array.flags.writeable = self.text.bounds[place] is not None
+            known[name] = array
+        try:
+            with np.errstate(all="ignore"):
+                exec(self.code, known)
+        except Exception as error:
+            trace = error.__traceback__
+            while trace is not None and trace.tb_next is not None and \
+                    trace.tb_frame.f_code.co_filename != self.name:
+                trace = trace.tb_next
+            line = trace.tb_lineno if trace is not None else 0
+            raise DeviceError(self.name, f"{self.name}:{line}: {type(error).__name__}: {error}",
+                              "mend the text, or what is declared of it") from None
+
+
 class Reference(DeviceBackend):
     """The device that every machine has."""
 
@@ -530,7 +576,8 @@ class Reference(DeviceBackend):
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Kernels are interpreted as they are."""
         # r[impl reference.kernel.plain]
-        return [ReferenceProgram(self, ast) for ast in asts]
+        return [ReferenceProgram(self, ast) if (text := written_text(ast)) is None
+                else TextProgram(self, ast, text) for ast in asts]
 
 
 Device.register(Reference, lambda: "")  # nothing is missing: r[impl reference.device.always]

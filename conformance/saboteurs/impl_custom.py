@@ -82,3 +82,43 @@ class AnyNumberOfGradients(Edit):
     file = "impl/tensor/custom.py"
     old = "if len(found) != len(results):"
     new = "if len(found) > len(results):"
+
+
+class LanesHaveItemsThatThereAreNot(Edit):
+    rule = "custom.text.value"
+    description = "all lanes of the last group run a text, also where there are fewer items"
+    file = "impl/render/texts.py"
+    old = '[dialect.opened(f"item < {text.items}"), body'
+    new = '[dialect.opened(), body'
+
+
+class TextsBeginWithNothing(Edit):
+    rule = "custom.text.value"
+    description = "what a text reads and writes begins as memory in which nothing stands"
+    file = "impl/tensor/custom.py"
+    old = "kept = [n for n in stored if n in loaded or not _is_fresh(given[n])]"
+    new = "kept = [n for n in stored if n in loaded and _is_fresh(given[n])]"
+
+
+class NobodyWatchesOtherArguments(Edit):
+    rule = "custom.text.watched"
+    description = "elements that bounds leave out may be stored"
+    file = "impl/realize/watched.py"
+    old = "interval[0] * itemsize:_ZONE + interval[1] * itemsize]"
+    new = "interval[0] * itemsize:_ZONE + (interval[1] + 1) * itemsize]"
+
+
+class LinesAreCountedFromNothing(Edit):
+    rule = "custom.text.line"
+    description = "the first line of a text is the second one to a compiler"
+    file = "impl/dialects/c.py"
+    old = "#line 1 "
+    new = "#line 2 "
+
+
+class UndeclaredArgumentsAreTaken(Edit):
+    rule = "custom.text.refused"
+    description = "an argument may be neither read nor written"
+    file = "impl/custom/texts.py"
+    old = "if memory not in made.reads and memory not in made.writes:"
+    new = "if memory not in made.reads and memory not in memories:"

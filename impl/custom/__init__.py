@@ -4,16 +4,19 @@ A CUSTOM is a node like any other. Its sources are the tensors that the kernel i
 is one of those that the kernel stores, and its argument, a `CustomKernel`, has the kernel.
 
     notation   how a kernel is written: memory, numbers, loops
+    texts      kernels that are source text in the language of a device
 """
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from impl.custom.notation import KernelMemory, KernelStore, KernelStores, Number, local, loop
+from impl.custom.texts import KernelText, WrittenText, written_text
 from impl.dtypes import DType
 from impl.ir import Shape, UOp
 
-__all__ = ["CustomKernel", "KernelStores", "KernelMemory", "Number", "KernelStore", "local", "loop"]
+__all__ = ["CustomKernel", "KernelStores", "KernelMemory", "KernelText", "Number", "KernelStore",
+           "WrittenText", "local", "loop", "written_text"]
 
 
 @dataclass(frozen=True)

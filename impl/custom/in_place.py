@@ -2,6 +2,7 @@
 """
 from __future__ import annotations
 
+from impl.custom.texts import written_text
 from impl.ir import Ops, UOp
 
 
@@ -10,6 +11,8 @@ def merged(ast: UOp, output: int, source: int) -> UOp | None:
     what it stores; None if it would load something that it has stored.
     """
     # r[impl custom.assign.direct]
+    if written_text(ast) is not None:  # nobody knows in which order it loads and stores
+        return None
     target, given = (_param(ast, position) for position in (output, source))
     if target is None or given is None or target.dtype is not given.dtype:
         return None

@@ -205,6 +205,14 @@ class C(Vectors):
         kind = self.storage_of(param.dtype) if written else f"const {self.storage_of(param.dtype)}"
         return self.changing(kind, f"*{name}", f"args[{param.arg}]")
 
+    def text_argument(self, name: str, param: UOp, written: bool) -> str:
+        """The same in a text of the user."""
+        return self.argument(name, param, written)
+
+    def text_body(self, text: str, name: str) -> str:
+        """The text, with its own numbers of lines."""
+        return f'#line 1 "{name}"\n{text}\n'
+
     def variable(self, name: str, position: int, dtype: DType) -> str:
         """A run-time integer, read through its pointer."""
         return self.constant("long", name, f"*(const long *)args[{position}]")

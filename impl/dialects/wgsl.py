@@ -7,9 +7,13 @@ that keep what they give exact (see `functions.wgsl`).
 """
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
+from impl.custom.texts import marked
 from impl.dialects.gpu import Gpu
 from impl.dtypes import DType, Scalar, dtypes
-from impl.errors import GraphError
+from impl.errors import DTypeError, GraphError
 from impl.functions.definitions import Definition, needs_of
 from impl.functions.wgsl import HELD, text_of, wgsl_literal
 from impl.ir import UOp
@@ -49,6 +53,8 @@ class WGSL(Gpu):
         self.atomic: set[str] = set()                 # words of which parts are written
         self.begins: dict[int, str] = {}              # at which byte an argument begins
         self.shares: list[str] = []
+        self.typed: dict[str, str] = {}               # elements of the arguments of a text
+        self.named: dict[str, str] = {}               # and their arrays, by their names in it
         self.told = TOLD
 
     def indices(self, small: bool, wraps: bool) -> None:
@@ -77,7 +83,7 @@ class WGSL(Gpu):
             "@builtin(local_invocation_index) lane_: u32)"])
 
     def _word(self, words: str) -> str:
-        return "atomic<u32>" if words in self.atomic else "u32"
+        return "atomic<u32>" if words in self.atomic else self.typed.get(words, "u32")
 
     def _next(self) -> str:
         self.told += 1
@@ -94,6 +100,26 @@ class WGSL(Gpu):
         self._words(name, words, f"o{name}", param.dtype, written)
         return self.constant("i32", f"o{name}",
                              f"{self.begins[param.arg]} / {param.dtype.itemsize}")
+
+    def text_argument(self, name: str, param: UOp, written: bool) -> str:
+        """An array of elements, and where the argument begins in it.
+
+        Raises:
+            DTypeError: an element has not 32 bits, as everything in WGSL's memory.
+        """
+        if param.dtype.itemsize != 4:  # r[impl custom.text.refused]
+            raise DTypeError("custom_kernel", f"WGSL has no memory of {param.dtype.name}",
+                             "cast it to float32, int32 or uint32 before")
+        words = f"words{param.arg}"
+        self.parameters.append(param.arg)
+        self.given.append(words)
+        self.typed[words] = self.type_of(param.dtype)
+        self.named[name] = words
+        return self.constant("i32", f"o{words}", f"{self._next()} / 4")
+
+    def text_body(self, text: str, name: str) -> str:
+        """The text, in which x[i] means element i of the argument."""
+        return f"{marked(name)}\n{indexed(text, self.named)}\n"
 
     def _words(self, name: str, words: str, first: str, dtype: DType, written: bool = True) -> None:
         """A pointer to an element of an array of words, and whether parts of words are stored."""
@@ -197,3 +223,21 @@ class WGSL(Gpu):
     def _definition(self, name: str) -> Definition:
         text = text_of(name)
         return text, needs_of(name, text)
+
+
+def indexed(text: str, arrays: Mapping[str, str]) -> str:
+    """A text in which `x[i]` is an element of the array that x stands for, from where it begins."""
+    if not arrays:
+        return text
+    found, ends, last = list[str](), list[bool](), 0
+    names = "|".join(map(re.escape, arrays))
+    for match in re.finditer(rf"(?<![\w.])({names})\s*\[|\[|\]", text):
+        found.append(text[last:match.start()])
+        last = match.end()
+        if match[0] == "]":
+            found.append(")]" if ends and ends.pop() else "]")
+        else:
+            words = arrays.get(match[1] or "")
+            ends.append(words is not None)
+            found.append(f"{words}[o{words} + i32(" if words else "[")
+    return "".join([*found, text[last:]])

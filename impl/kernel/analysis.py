@@ -29,7 +29,7 @@ REDUCERS = (Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM)
 PRODUCTS = (Ops.MUL, Ops.DOT)
 _EXPRESSIONS = ELEMENTWISE - {Ops.DETACH}
 _KERNEL_OPS = _EXPRESSIONS | {Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.PARAM, Ops.LOCAL, Ops.INDEX,
-                              Ops.LOAD, Ops.DOT, Ops.MMA, Ops.REDUCE, Ops.STORE, Ops.SINK}
+                              Ops.LOAD, Ops.DOT, Ops.MMA, Ops.REDUCE, Ops.TEXT, Ops.STORE, Ops.SINK}
 
 
 class Way(Enum):
@@ -216,6 +216,8 @@ class Analysis:
             mask |= self.prefix  # what a stage stores is read in the same iteration
         elif node.op is Ops.REDUCE:
             mask &= ~self.mask(node.src[1:])  # r[impl kernel.scope.loops]
+        elif node.op is Ops.TEXT:
+            mask &= ~self.mask(each for each in node.src if each.op is Ops.RANGE)
         elif node.op is Ops.MMA:
             _, first, second, _ = loops_of(node)
             mask &= ~self.mask((*first, *second))
@@ -469,6 +471,8 @@ class Work:
                     self._count(known.free[node])
             elif node.op is Ops.REDUCE:
                 self._count(known.free[node] | known.free[node.src[0]])
+            elif node.op is Ops.TEXT:  # all that it stores is one text
+                self.operations[()] = node.arg.items * node.arg.operations
             elif node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
                 least, most = symbolic.bounds(node.src[1])
                 touch = _Touch(*self._product(known.free[node.src[1]]), least, most)

@@ -9,6 +9,8 @@ import numpy as np
 from impl import settings, symbolic
 from impl.caching import Canonical
 from impl.collectives import transferred
+from impl.custom import written_text
+from impl.custom.texts import line_in_file, refused_line
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import DType
 from impl.effects import Buffer, Effects, advance, living, mark_realized
@@ -20,6 +22,7 @@ from impl.places import Destination, Place
 from impl.realize.beside import note_span, stretch, stretches
 from impl.realize.environment import Mode, in_force
 from impl.realize.session import session
+from impl.realize.watched import run_watched
 from impl.schedule import Plan, kernel_line
 
 
@@ -186,7 +189,23 @@ def _name_refused(error: TensorScheduleError, plan: Plan, kernels: Sequence[int]
         try:
             Device[kernel.device].compile([kernel.ast])
         except _OF_KERNELS:
-            return _name_line(error, plan, number, nodes)
+            _name_line(error, plan, number, nodes)
+            return _name_text(error, kernel.ast, Device[kernel.device].source(kernel.ast) or "")
+
+
+def _name_text(error: TensorScheduleError, ast: UOp, printed: str = "") -> None:
+    """Let an error about a kernel that is a text name the line of the text, if it is about one."""
+    text = written_text(ast)
+    found = None if text is None else refused_line(text, ast.arg.name, error.detail, printed)
+    if text is None or found is None:
+        return
+    # r[impl custom.text.line]
+    number, lines = found, text.text.split("\n")
+    quoted = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    error.detail = f"line {number} of the text for {text.device}, `{quoted}`: {error.detail}"
+    error.remedy = "mend the text, or what is declared of it"
+    error.rename(ast.arg.name)
+    error.say_line(line_in_file(text.text, number, error.line))
 
 
 def _name_line(error: TensorScheduleError, plan: Plan, kernel: int, nodes: Sequence[UOp]) -> None:
@@ -222,12 +241,15 @@ def execute(run: Run, mode: Mode) -> None:
                 copy = plan.kernels[number].copy
                 assert copy is not None
                 copy_across(copy, given, [b.nbytes for b in ends], ends[1].dtype)
+            elif mode.checked and (text := written_text(program.ast)) is not None:
+                run_watched(program, text, given)
             else:
                 program(given, [values[slot] for slot in slots] if slots else ())
             if watched:
                 _report(run, number, *before)
     except DeviceError as error:
         _name_line(error, plan, number, run.effects.nodes)
+        _name_text(error, plan.kernels[number].ast)
         raise
 
 

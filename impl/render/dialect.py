@@ -127,6 +127,12 @@ class Dialect(Statements, Protocol):
     def argument(self, name: str, param: UOp, written: bool) -> str:
         """Declare a pointer argument."""
 
+    def text_argument(self, name: str, param: UOp, written: bool) -> str:
+        """Declare a pointer argument of a text of the user."""
+
+    def text_body(self, text: str, name: str) -> str:
+        """A text of the user, whose lines a compiler calls those of `name`."""
+
     def variable(self, name: str, position: int, dtype: DType) -> str:
         """Declare a run-time integer, as of its dtype or a longer one where the language makes them
         equal; `position` counts pointers and variables together.

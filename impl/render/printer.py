@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 
 from impl import symbolic
+from impl.custom import written_text
 from impl.dtypes import dtypes
 from impl.errors import DTypeError
 from impl.ir import Ops, RangeKind, UOp
@@ -31,6 +32,7 @@ from impl.render.dialect import Dialect, Launched, Operand
 from impl.render.matrices import Fragments
 from impl.render.names import identifier
 from impl.render.source import SourceText
+from impl.render.texts import render_text
 from impl.render.values import width_of
 
 #: Indices below this in size have 32 bits.
@@ -52,6 +54,9 @@ def render(ast: UOp, dialect: Dialect) -> SourceText:
     """
     # r[impl render.text.deterministic]
     _refuse_types(ast, dialect)
+    text = written_text(ast)
+    if text is not None:
+        return render_text(ast, text, dialect)
     ast, kept = legalize(ast, dialect.rules), frozenset[UOp]()
     if dialect.groups is not None:
         ast, kept = keep_private(ast)

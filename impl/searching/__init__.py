@@ -9,15 +9,20 @@ from dataclasses import replace
 
 from impl import settings
 from impl.choosing.heuristic import hand_plan
+from impl.choosing.threads import duration, parts_for, threads_for
+from impl.custom import written_text
 from impl.errors import GraphError
 from impl.groups import lane_steps
 from impl.groups.tensor_cores import refuse_units
-from impl.ir import UOp
-from impl.kernel import DeviceLimits, verify_kernel
+from impl.ir import RangeKind, UOp
+from impl.kernel import Analysis, DeviceLimits, verify_kernel
 from impl.rewrite import simplify
 from impl.searching.beam import searched_steps
 from impl.searching.trial import Bench
 from impl.steps import OF_LANES, Step, StepError, apply_steps, fold_gates
+
+#: Lanes of a group whose items know nothing of each other.
+_LANES = 64
 
 
 def optimize(ast: UOp, limits: DeviceLimits | None = None, bench: Bench | None = None,
@@ -37,6 +42,8 @@ def optimize(ast: UOp, limits: DeviceLimits | None = None, bench: Bench | None =
         else:
             refuse_units(asked, limits)
         return taken(ast, asked)
+    if written_text(ast) is not None:
+        return _shared_out(ast, limits or DeviceLimits())
     simple, width = fold_gates(ast), settings.get("BEAM")
     if width and bench is not None:
         # r[impl searching.trial.harmless]: what it finds are steps
@@ -44,6 +51,23 @@ def optimize(ast: UOp, limits: DeviceLimits | None = None, bench: Bench | None =
     if limits and limits.lanes > 1:
         return taken(simple, lane_steps(simple, limits))
     return _said(*hand_plan(simple, limits or DeviceLimits()))
+
+
+def _shared_out(ast: UOp, limits: DeviceLimits) -> UOp:
+    """A kernel that is a text, its items dealt out to lanes or threads."""
+    # r[impl custom.text.value]
+    items, *lanes = ast.arg.prefix
+    if lanes:  # the text knows of its lanes
+        return ast
+    if limits.lanes > 1:
+        shared = items.replace(arg=(items.arg[0], RangeKind.LANE))
+        return ast.replace(arg=replace(ast.arg, prefix=(shared,), lanes=min(_LANES, limits.lanes)))
+    nanoseconds = duration(ast)
+    threads = threads_for(nanoseconds, limits)
+    if threads < 2:
+        return ast
+    return ast.replace(arg=replace(
+        ast.arg, threads=parts_for(Analysis(ast), nanoseconds, threads, limits)))
 
 
 def _refuse_groups(asked: Iterable[tuple[Step, str]]) -> None:

@@ -1,22 +1,26 @@
 """Kernels of one's own, as functions of tensors. Chapter: spec/custom.md."""
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
-from impl.custom import CustomKernel, KernelMemory, KernelStore, KernelStores
+from impl.custom import CustomKernel, KernelMemory, KernelStore, KernelStores, KernelText
 from impl.custom.notation import covers, sink_of
+from impl.custom.texts import sink_of_text
 from impl.errors import ArgumentError, DeviceError, ShapeError
 from impl.gradient import Custom, nodes
 from impl.gradient.custom import with_gradient
 from impl.ir import Ops, UOp, toposort
+from impl.multi import Mesh
 from impl.places import Place
 from impl.rewrite import verify
 from impl.symbolic import is_symbolic
 from impl.tensor.interop import Interop
 
+Written = KernelStores | KernelStore | KernelText
 Gradient = Callable[[list[Any], list[Any], list[Any]], Sequence[Any]]
 
 
@@ -25,7 +29,7 @@ class CustomKernels(Interop):
 
     __slots__ = ()
 
-    def custom_kernel(self, *tensors: Self, fxn: Callable[..., KernelStores | KernelStore],
+    def custom_kernel(self, *tensors: Self, fxn: Callable[..., Written],
                       grad_fxn: Gradient | None = None) -> list[Self]:
         """What a kernel of one's own makes of these tensors: `Tensor.custom_kernel(out, x, fxn=f)`.
 
@@ -33,7 +37,8 @@ class CustomKernels(Interop):
             tensors: what the kernel gets, all on one device. `Tensor.empty(...)` is memory in
                 which nothing stands before.
             fxn: is called once, with a `KernelMemory` for each tensor, of its shape and
-                dtype, and returns what is stored: `out[i].store(x[i] * 2).end(i).sink()`.
+                dtype, and returns what is stored: `out[i].store(x[i] * 2).end(i).sink()`; or a
+                `KernelText`, in the language of the device.
             grad_fxn: is called with three lists: the gradients of the results (None for a tensor
                 that is not stored), the tensors that were given, and the results. It returns a
                 gradient, or None, for each tensor, linear in the gradients that it gets: it is
@@ -111,8 +116,11 @@ def _written(given: Sequence[Any], fxn: Callable[..., Any],
     """The kernel that a function writes, its sources, and which tensor each argument is."""
     _refuse(given)
     pointers = [UOp(Ops.PARAM, tensor.dtype, (), number) for number, tensor in enumerate(given)]
-    made = fxn(*(KernelMemory(pointer, tensor.shape)
-                 for pointer, tensor in zip(pointers, given, strict=True)))
+    memories = [KernelMemory(pointer, tensor.shape)
+                for pointer, tensor in zip(pointers, given, strict=True)]
+    made = fxn(*memories)
+    if isinstance(made, KernelText):
+        return _of_text(given, fxn, made, memories)
     kernel = KernelStores((made,)) if isinstance(made, KernelStore) else made
     if not isinstance(kernel, KernelStores):  # r[impl custom.arguments.refused]
         raise ArgumentError("custom_kernel", f"the function returned {type(made).__name__}, and "
@@ -144,6 +152,36 @@ def _written(given: Sequence[Any], fxn: Callable[..., Any],
     arguments = tuple((given[n].shape, given[n].dtype) for n in used)
     return (CustomKernel(ast, arguments, sources, tuple(range(len(stored))), 0),
             tuple(given[n].uop for n in read), used)
+
+
+def _of_text(given: Sequence[Any], fxn: Callable[..., Any], made: KernelText,
+             memories: Sequence[KernelMemory]) -> tuple[CustomKernel, tuple[UOp, ...], list[int]]:
+    """The same of a function that gives a text."""
+    place = given[0].device
+    device = place.devices[0] if isinstance(place, Mesh) else place
+    ast, stored, loaded = sink_of_text(made, memories, _names(fxn, len(given)),
+                                       device.partition(":")[0],
+                                       getattr(fxn, "__name__", "custom"))
+    verify(ast, "kernel")
+    # r[impl custom.value.equal]: what it stores into begins as what was given
+    kept = [n for n in stored if n in loaded or not _is_fresh(given[n])]
+    read = list(dict.fromkeys((*loaded, *kept))) or stored[:1]
+    used = [*stored, *(n for n in loaded if n not in stored)]
+    sources = tuple(read.index(n) if n in kept or n not in stored else None for n in used)
+    arguments = tuple((given[n].shape, given[n].dtype) for n in used)
+    return (CustomKernel(ast, arguments, sources, tuple(range(len(stored))), 0),
+            tuple(given[n].uop for n in read), used)
+
+
+def _names(fxn: Callable[..., Any], count: int) -> list[str]:
+    """What a function calls its arguments; those of *xs are xs0, xs1, ..."""
+    found: list[str] = []
+    for name, parameter in inspect.signature(fxn).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            found += [f"{name}{n}" for n in range(count - len(found))]
+        elif len(found) < count:
+            found.append(name)
+    return found
 
 
 def _numbered(order: Sequence[UOp], outputs: dict[UOp, UOp], inputs: dict[UOp, UOp]) -> UOp:

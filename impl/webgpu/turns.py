@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from impl import symbolic
+from impl.custom import written_text
 from impl.ir import RangeKind, UOp
 from impl.lowering.blocks import Block, Loop
 from impl.lowering.lower import lower
@@ -9,6 +10,8 @@ from impl.lowering.lower import lower
 
 def turns(ast: UOp) -> int:
     """How often all loops of one lane turn together, at most; each turns once more to end."""
+    if written_text(ast) is not None:
+        return 0  # nobody knows
     low = lower(ast, False)
     info, total = low.known.info, 0
     stack: list[tuple[Block, int]] = [(low.root, 1)]

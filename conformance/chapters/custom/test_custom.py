@@ -13,11 +13,24 @@ from conformance.house.test_examples import run_text
 from conformance.trace import ROOT, verifies
 from impl import Context, Tensor, TinyJit, Variable
 from impl.cpu.compiler import find_compiler
-from impl.custom import KernelMemory, KernelStore, KernelStores, local, loop
-from impl.device import Device
-from impl.dtypes import dtypes
-from impl.errors import ArgumentError, DeviceError, DTypeError, GraphError, ShapeError
-from impl.ir import KernelInfo
+from impl.custom import KernelMemory, KernelStore, KernelStores, KernelText, local, loop
+from impl.custom.texts import sink_of_text
+from impl.device import Device, GlobalCounters
+from impl.dialects import WGSL, C
+from impl.dialects.wgsl import indexed
+from impl.dtypes import DType, dtypes
+from impl.errors import (
+    ArgumentError,
+    CompileError,
+    DeviceError,
+    DTypeError,
+    GraphError,
+    ShapeError,
+)
+from impl.ir import KernelInfo, Ops, UOp
+from impl.kernel import DeviceLimits
+from impl.render import render
+from impl.searching import optimize
 
 NUMBERS = np.random.default_rng(0).standard_normal((4, 10)).astype(np.float32)
 
@@ -100,10 +113,12 @@ def test_values_on_every_device(device: str) -> None:
 
 
 @verifies("custom.value.equal")
+@verifies("custom.text.value")
 def test_values_on_an_emulated_metal(emulation_folder: Path) -> None:
     with metal_objects.installed():
         Device.opened.pop("METAL", None)
         values_on("METAL")
+        texts_on("METAL")
         guide_on("METAL")
         Device.opened.pop("METAL", None)
 
@@ -111,6 +126,7 @@ def test_values_on_an_emulated_metal(emulation_folder: Path) -> None:
 def values_on_cuda() -> None:
     """Run by the tests of the chapter cuda, where the mock is the driver."""
     values_on("CUDA")
+    texts_on("CUDA")
     guide_on("CUDA")
 
 
@@ -303,3 +319,164 @@ def test_what_is_refused() -> None:
     with pytest.raises(ArgumentError, match="0 gradients for 1 tensors"):
         one.sum().backward()
     assert dtypes.index is loop(3).dtype
+
+
+# ---------------------------------------------------------------- texts
+
+SCALED = "out[item] = scale * x[item] + 1;"
+SCALED_TEXTS = {**dict.fromkeys(("CPU", "OPENCL", "CUDA", "METAL", "REFERENCE"), SCALED),
+                "WEBGPU": "out[item] = f32(scale) * x[item] + 1;"}
+SUMMED = dict.fromkeys(("CPU", "OPENCL", "CUDA", "METAL", "REFERENCE", "WEBGPU"),
+                       "total[item] = total[item] + x[item + 1];")
+EVERYWHERE = ["REFERENCE", *(pytest.param(name, marks=pytest.mark.device(name))
+                             for name in ("CPU", "OPENCL", "WEBGPU"))]
+
+
+def scaled(out: KernelMemory, x: KernelMemory) -> KernelText:
+    return KernelText(SCALED_TEXTS, out.size, reads=[x], writes=[out], operations=2,
+                      values={"scale": 3})
+
+
+def summed(total: KernelMemory, x: KernelMemory) -> KernelText:
+    return KernelText(SUMMED, 3, reads=[total, x], writes=[total],
+                      bounds={total: (0, 3), x: (1, 4)})
+
+
+def texts_on(device: str) -> None:
+    with Context(POISON=0):
+        x = ready(NUMBERS, device)
+        out = Tensor.empty(4, 10, device=device)
+        made = Tensor.custom_kernel(out, x * 2, fxn=scaled)[0] + 1
+        assert names(made)[1] == "scaled" and len(names(made)) == 3
+        np.testing.assert_allclose(made.numpy(), NUMBERS * 6 + 2, 1e-5, 1e-6)
+        total, row = ready(np.arange(4, dtype=np.float32), device), x[0]
+        after = Tensor.custom_kernel(total, row, fxn=summed)[0]
+        wanted = np.arange(4, dtype=np.float32)
+        wanted[:3] += NUMBERS[0, 1:4]
+        np.testing.assert_allclose(after.numpy(), wanted, 1e-6)
+        assert total.tolist() == [0, 1, 2, 3]
+        total.assign(Tensor.custom_kernel(total, ready(NUMBERS[0], device), fxn=summed)[0])
+        assert names(total) == ["summed"]
+        np.testing.assert_allclose(total.numpy(), wanted, 1e-6)
+        many = ready(np.ones(1 << 18, np.float32), device)  # more than lanes and threads
+        assert (Tensor.custom_kernel(Tensor.empty(1 << 18, device=device), many,
+                                     fxn=scaled)[0].numpy() == 4).all()
+
+
+@verifies("custom.text.value")
+@pytest.mark.parametrize("device", EVERYWHERE)
+def test_a_text_on_every_device(device: str) -> None:
+    texts_on(device)
+
+
+@verifies("custom.text.value")
+def test_a_text_is_captured_differentiated_and_estimated() -> None:
+    @TinyJit
+    def captured(x: Tensor) -> Tensor:
+        return (Tensor.custom_kernel(Tensor.empty(3), x, fxn=scaled)[0] * 2).realize()
+    assert [captured(ready([i, 1.0, 2.0])).tolist()[0] for i in range(4)] == [2, 8, 14, 20]
+
+    def triple(x: Tensor) -> Tensor:
+        return Tensor.custom_kernel(Tensor.empty_like(x), x, fxn=scaled, grad_fxn=(
+            lambda slopes, tensors, results: [None, slopes[0] * 3]))[0]
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    triple(x).square().sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [24, 42]
+    made = Tensor.custom_kernel(Tensor.empty(3), ready([1.0, 2.0, 3.0]), fxn=scaled)[0]
+    GlobalCounters.reset()
+    made.realize()
+    assert GlobalCounters.operations == 6 and GlobalCounters.bytes == 24
+    with Context(DEVICE="CPU", NOOPT=0):  # four threads share it, if it is long enough
+        limits, ast = DeviceLimits(threads=4, parts=2), kernel_of(1 << 20)
+        assert optimize(ast, limits).arg.threads > 1 and optimize(kernel_of(8), limits) \
+            .arg.threads == 1
+
+
+def kernel_of(size: int) -> UOp:
+    node = Tensor.custom_kernel(Tensor.empty(size), Tensor.empty(size), fxn=scaled)[0].uop
+    ast: UOp = node.arg.ast
+    return ast
+
+
+@verifies("custom.text.watched")
+@pytest.mark.parametrize("device", EVERYWHERE)
+def test_stores_that_are_not_declared(device: str) -> None:
+    source, target = ready([1.0, 2.0, 3.0], device), ready([7.0, 8.0, 9.0], device)
+
+    def stored(text: str, bounds: tuple[int, int] = (0, 3), items: int = 3) -> None:
+        def wrong(out: KernelMemory, x: KernelMemory) -> KernelText:
+            return KernelText({device: text}, items, reads=[x], writes=[out], bounds={out: bounds})
+        Tensor.custom_kernel(target, source, fxn=wrong)[0].realize()
+
+    stored("out[item] = x[item];")
+    with pytest.raises(DeviceError, match=r"element 1 of out, outside of its bounds \(0, 1\)"):
+        stored("out[item] = x[item];", (0, 1), 2)
+    assert target.tolist() == [7, 8, 9]
+    if device in ("CPU", "OPENCL"):  # others refuse it, or store nothing there
+        address = "(__global float *)" if device == "OPENCL" else "(float *)"
+        with pytest.raises(DeviceError, match="element 0 of x, which is not among its writes"):
+            stored(f"({address}x)[item] = 5;")
+        with pytest.raises(DeviceError, match=r"element 3 of out, which has 3; at .*test_custom"):
+            stored("out[item + 1] = x[item];")
+        with pytest.raises(DeviceError, match="element -1 of out, which has 3"):
+            stored("out[item - 1] = x[item];")
+    assert source.tolist() == [1, 2, 3]
+
+
+@verifies("custom.text.line")
+@pytest.mark.parametrize("device", EVERYWHERE)
+def test_the_line_of_a_text(device: str) -> None:
+    def wrong(out: KernelMemory, x: KernelMemory) -> KernelText:
+        return KernelText({device: """
+            out[item] = x[item];
+            out[item] = ((x[item] ;
+        """}, 3, reads=[x], writes=[out])
+    line = wrong.__code__.co_firstlineno + 3
+    given = Tensor.empty(3, device=device), ready([1.0, 2.0, 3.0], device)
+    with pytest.raises(CompileError) as caught:
+        Tensor.custom_kernel(*given, fxn=wrong)[0].realize()
+    assert "line 3 of the text" in str(caught.value) and "`out[item] = ((x[item] ;`" in \
+        str(caught.value) and f"test_custom.py:{line})" in str(caught.value)
+
+    def unknown(out: KernelMemory, x: KernelMemory) -> KernelText:
+        return KernelText({device: "out[item] = nobody(x[item]);"}, 3, reads=[x], writes=[out])
+    with pytest.raises((CompileError, DeviceError), match="line 1 of the text"):
+        Tensor.custom_kernel(*given, fxn=unknown)[0].realize()
+
+
+@verifies("custom.text.refused")
+def test_texts_that_are_refused() -> None:
+    x = ready([1.0, 2.0, 3.0])
+
+    def refused(kind: type[Exception], says: str, items: int = 3, device: str = "REFERENCE",
+                name: str = "n", declared: bool = True, bounds: tuple[int, int] = (0, 3),
+                **more: Any) -> None:
+        def text(out: KernelMemory, x: KernelMemory) -> KernelText:
+            return KernelText({device: SCALED}, items, reads=[x] if declared else [], writes=[out],
+                              bounds={out: bounds}, values={name: 1}, **more)
+        with pytest.raises(kind, match=says):
+            Tensor.custom_kernel(Tensor.empty(3), x, fxn=text)
+
+    refused(DeviceError, "has a text for CPU, and the tensors are on REFERENCE", device="CPU")
+    refused(ArgumentError, "of x is not said whether", declared=False)
+    refused(ArgumentError, "cannot be called lane", name="lane")
+    refused(ArgumentError, "cannot be called x", name="x")
+    refused(ArgumentError, "3 items are no groups of 2 lanes", lanes=2)
+    refused(ArgumentError, "items=0 is no such number", items=0)
+    refused(ShapeError, "elements 0 to 4 of out", bounds=(0, 4))
+    with pytest.raises(DTypeError, match="WGSL has no memory of float16"):
+        render(kernel_of_text(dtypes.float16), WGSL())
+    with pytest.raises(CompileError, match="a text for WEBGPU, and no C"):
+        render(kernel_of_text(dtypes.float32), C())
+
+
+def kernel_of_text(dtype: DType) -> UOp:
+    memory = KernelMemory(UOp(Ops.PARAM, dtype, (), 0), (3,))
+    made = KernelText({"WEBGPU": "out[item] = 1;"}, 3, writes=[memory])
+    return sink_of_text(made, [memory], ["out"], "WEBGPU", "wide")[0]
+
+
+@verifies("custom.text.value")
+def test_elements_in_wgsl() -> None:
+    text = indexed("x[y[i & 3]] = a.x[2] + y [ i ]; ax[1]", {"x": "w0", "y": "w1"})
+    assert text == "w0[ow0 + i32(w1[ow1 + i32(i & 3)])] = a.x[2] + w1[ow1 + i32( i )]; ax[1]"
