@@ -156,7 +156,8 @@ class WarnsOfWhatIsInvalid(Edit):
     rule = "reference.warning.none"
     description = "only a division by zero is passed over in silence"
     file = "impl/reference.py"
-    old, new = 'np.errstate(all="ignore")', 'np.errstate(divide="ignore")'
+    old = 'with np.errstate(all="ignore"):\n            _Run('
+    new = 'with np.errstate(divide="ignore"):\n            _Run('
 
 
 # Tensors
