@@ -398,7 +398,8 @@ class Effects:
 
     `roots`: the values to compute, those of the caller first, then those that others wait for.
     `nodes`: everything below, sources first. `held`: leaves that stay observable as they are.
-    `rescued`: how many roots were added for waiting readers.
+    `rescued`: how many roots were added for waiting readers. `notes`: what a person is told of
+    where values lie.
     """
 
     roots: list[UOp]
@@ -407,6 +408,7 @@ class Effects:
     rescued: int = 0
     whole: list[UOp] | None = None
     shardings: dict[UOp, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def asked(self) -> list[UOp]:

@@ -38,6 +38,21 @@ class PutsTogetherWhatIsWritten(Edit):
     new = "region = base if view is node.src[0] else None"
 
 
+class FollowsEachWish(Edit):
+    rule = "multi.wish.followed"
+    description = "a wish is a demand"
+    file = DIVIDE
+    old, new = "if more <= 0:", "if more is not None:"
+
+
+class FollowsNoWishOfWhatIsDue(Edit):
+    rule = "multi.wish.followed"
+    description = "what is due is first combined as a whole"
+    file = DIVIDE
+    old = "more = price(given, wish.axes) - price(given, given.axes)"
+    new = "more = price(given, wish.axes)"
+
+
 class GathersRowsToAdd(Edit):
     rule = "multi.scatter.rows"
     description = "rows that are cut along words are put together before they are added"

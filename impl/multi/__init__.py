@@ -7,10 +7,11 @@
     program    the effects of a schedule, divided
 """
 from impl.multi.divide import Coordinate, Divider, Piece
-from impl.multi.mesh import PLAIN_AXIS, Mesh, Sharding, meshes, piece, sharding_of
+from impl.multi.mesh import PLAIN_AXIS, Mesh, Sharding, Wish, meshes, piece, sharding_of
 from impl.multi.program import divided, is_spread, sharding_of_node
 from impl.multi.rolls import rolled
 from impl.multi.transfers import Transfer
 
 __all__ = ["PLAIN_AXIS", "Coordinate", "Divider", "Mesh", "Piece", "Sharding", "Transfer",
-           "divided", "is_spread", "meshes", "piece", "rolled", "sharding_of", "sharding_of_node"]
+           "Wish", "divided", "is_spread", "meshes", "piece", "rolled", "sharding_of",
+           "sharding_of_node"]

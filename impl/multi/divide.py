@@ -15,8 +15,8 @@ from functools import partial
 from impl.dtypes import dtypes
 from impl.effects import leaf_of
 from impl.gradient import nodes
-from impl.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, identity, note_origin
-from impl.multi.mesh import TOGETHER, Mesh, Sharding, piece, together
+from impl.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, identity, line_of, note_origin
+from impl.multi.mesh import TOGETHER, Mesh, Sharding, Wish, piece, together
 from impl.multi.rolls import roll_of, rolled_pieces
 from impl.multi.transfers import Transfer, held_of, moved
 from impl.places import Place, copied_to, is_free
@@ -102,6 +102,8 @@ class Divider:
         self.pieces: dict[UOp, Piece] = {}
         #: Which axes of values of some shape were gathered along an axis of the mesh, in order.
         self.gathered: dict[tuple[Shape, str], list[int]] = {}
+        #: What a person is told: wishes that were not followed.
+        self.notes: list[str] = []
 
     def add(self, node: UOp) -> Piece:
         """The piece of a node whose sources have theirs."""
@@ -123,7 +125,9 @@ class Divider:
             return Piece(node, node.shape or ())
         given = [self.pieces[source] for source in node.src]
         if node.op is Ops.SHARD:
-            return _placed(given[0], node.arg)
+            wanted = node.arg
+            return self._wished(node, given[0], wanted) if isinstance(wanted, Wish) \
+                else _placed(given[0], wanted)
         if node.op is Ops.COPY:
             return self._own_part(node) or _copied(node, given[0])
         if node.op is Ops.STORE:
@@ -170,6 +174,18 @@ class Divider:
         if alone and way is not None:
             return None
         return Piece(_again(node, sources), node.shape or (), way)
+
+    def _wished(self, node: UOp, given: Piece, wish: Wish) -> Piece:
+        """A value as somebody would like it to lie, or as it lies, if that sends less."""
+        if given.sharding is None or given.sharding.mesh != wish.mesh:
+            return _placed(given, Sharding(wish.mesh, wish.axes))
+        more = price(given, wish.axes) - price(given, given.axes)
+        if more <= 0:  # r[impl multi.wish.followed]
+            return brought(given, wish.axes)
+        self.notes.append(f"{line_of(node.origin)}: a value of shape {given.shape} lies "
+                          f"{_in_words(given.axes)}, and not {_in_words(wish.axes)} as was wished: "
+                          f"each device would have to send {more} bytes more")
+        return given
 
     def _own_part(self, node: UOp) -> Piece | None:
         """A copy to a device of the part that it has itself: nothing is put together for it."""

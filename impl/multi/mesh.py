@@ -183,6 +183,11 @@ class Sharding:
         return f"Sharding({cut or 'copies'} on {self.mesh!r})"
 
 
+@dataclass(frozen=True)
+class Wish(Sharding):
+    """How a value would best lie on its mesh, if nothing more is sent for it."""
+
+
 def piece(size: int, count: int) -> int:
     """How many elements of an axis each device holds."""
     return size if count == 1 else -(-size // count)

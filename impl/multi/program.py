@@ -29,8 +29,10 @@ def sharding_of_node(root: UOp) -> Sharding | None:
 
 
 def divided(roots: Sequence[UOp], nodes: Sequence[UOp], held: Iterable[UOp],
-            ) -> tuple[list[UOp], set[UOp], list[Sharding | None]]:
-    """The roots and what stays observable as pieces, and how each root lies then."""
+            ) -> tuple[list[UOp], set[UOp], list[Sharding | None], list[str]]:
+    """The roots and what stays observable as pieces, how each root lies then, and what a person
+    is told of it.
+    """
     divider = Divider()
     for node in nodes:
         divider.add(node)
@@ -41,6 +43,6 @@ def divided(roots: Sequence[UOp], nodes: Sequence[UOp], held: Iterable[UOp],
             piece = brought(piece, piece.axes)
         found.append(piece.node)
         shardings.append(piece.sharding)
-    return found, {Divider().add(leaf).node for leaf in held}, shardings
+    return found, {Divider().add(leaf).node for leaf in held}, shardings, divider.notes
 
 

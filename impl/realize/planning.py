@@ -95,12 +95,12 @@ def in_pieces(effects: Effects) -> Effects:
     if not meshes or not is_spread(effects.nodes):
         return effects
     with collector_at_rest():
-        roots, held, shardings = divided(effects.roots, effects.nodes, effects.held)
+        roots, held, shardings, notes = divided(effects.roots, effects.nodes, effects.held)
         description = Rows()
         lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
                  if sharding is not None}
         return Described(roots, description.add(roots), held, effects.rescued, effects.roots,
-                         lying, description=description)
+                         lying, notes, description=description)
 
 
 def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:

@@ -123,6 +123,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
             plan, canonical, hit = checked_plan(effects, in_force())
         made = rewrites[first:]
         rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
+        rows["notes"] += effects.notes
         if rounds:
             add_rounds(plan, rows)
         if programs:

@@ -9,7 +9,7 @@ import numpy as np
 from impl.dtypes import dtypes
 from impl.errors import ArgumentError
 from impl.ir import Ops, UOp
-from impl.multi import PLAIN_AXIS, Mesh, Sharding, sharding_of
+from impl.multi import PLAIN_AXIS, Mesh, Sharding, Wish, sharding_of
 from impl.tensor.base import TensorBase
 
 
@@ -27,12 +27,14 @@ class Shards(TensorBase):
 
     __slots__ = ()
 
-    def shard(self, devices: Any, axis: int | None = None, **axes: int | None) -> Self:
+    def shard(self, devices: Any, axis: int | None = None, *, wish: int | None = False,
+              **axes: int | None) -> Self:
         """The same value on several devices: an axis cut among them, or copies.
 
         `devices` are names, and `axis` is cut into as many parts, the last perhaps smaller; with
         None each device has all. Or they are a `Mesh`, and `axes` says for each of its axes which
-        axis of the tensor is cut along it: `x.shard(mesh, data=0, model=1)`.
+        axis of the tensor is cut along it: `x.shard(mesh, data=0, model=1)`. With `wish` a value
+        that is on the mesh stays as it lies, if that sends less.
 
         Raises:
             ArgumentError: no devices, or an axis that the mesh has not.
@@ -46,7 +48,8 @@ class Shards(TensorBase):
         elif axis is not None:  # r[impl multi.mesh.axis+2]
             raise ArgumentError("shard", f"axis {axis} of {mesh!r} with several axes",
                                 f"name them: shard(mesh, {next(iter(mesh.axes))}={axis})")
-        return self._laid(sharding_of(mesh, self.shape, axes))
+        found = sharding_of(mesh, self.shape, axes)
+        return self._laid(Wish(mesh, found.axes) if wish else found)
 
     def shard_(self, devices: Any, axis: int | None = None, **axes: int | None) -> Self:
         """This tensor itself, on several devices from now on; see `shard`."""

@@ -24,7 +24,6 @@ from impl.gradient.nodes import shape_of, where
 from impl.gradient.substitution import overwritten, substituted
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, give_origin
 from impl.loops import LoopInfo, body, on_host, outputs, param
-from impl.multi import Sharding
 from impl.symbolic import greatest
 from impl.tensor import Tensor
 from impl.tensor.random import generator
@@ -224,7 +223,7 @@ class Batch:
 
     def shard(self, node: UOp) -> UOp:
         """The examples are on every device of the mesh; other axes are cut as they were."""
-        return self.again(node, Sharding(node.arg.mesh, (None, *node.arg.axes)))
+        return self.again(node, replace(node.arg, axes=(None, *node.arg.axes)))
 
     def loop(self, node: UOp) -> UOp:
         """All examples run together. A choice for each of them becomes a choice of values."""

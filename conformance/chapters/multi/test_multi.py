@@ -21,6 +21,7 @@ from impl import (
     UOp,
     Variable,
     dtypes,
+    func,
     nn,
     run_schedule,
 )
@@ -490,6 +491,56 @@ def test_what_is_assigned_lies_as_its_target_did() -> None:
         assert target.sharding.axes == target.realize().sharding.axes == (None, "shard")
 
 
+@verifies("multi.wish.followed")
+@pytest.mark.parametrize(("way", "axis", "lies", "more"), [
+    ("cut", 1, ("shard", None), 48), ("cut", None, ("shard", None), 192),
+    ("cut", 0, ("shard", None), 0), ("copies", 1, (None, "shard"), 0),
+    ("due", 1, (None, "shard"), 0), ("new", 1, (None, "shard"), 0)])
+def test_a_wish_is_followed_if_nothing_more_is_sent(
+        way: str, axis: int | None, lies: tuple[str | None, ...], more: int) -> None:
+    square = numbers(8, 8)
+    cut, copies = (Tensor(square).shard(DEVICES[:4], each).realize() for each in (0, None))
+    value = {"cut": cut + 1, "copies": copies + 1, "due": cut.T @ cut, "new": Tensor(square)}[way]
+    asked = value.shard(DEVICES[:4], axis, wish=True)
+    document = Tensor.schedule_document(asked)
+    assert [f"send {more} bytes more" in note for note in document["notes"]] == [True] * bool(more)
+    assert not more or "test_multi.py" in asked.explain().partition("note: ")[2]
+    assert asked.sharding.axes == lies == asked.realize().sharding.axes
+    assert (asked.numpy() == value.numpy()).all()
+
+
+@verifies("multi.value.equal")
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_cache_grows_by_a_row_in_each_call(axis: int) -> None:
+    """Cut along samples, along time, and along heads; as much as is there is read."""
+    rows = numbers(4, 2, 1, 2, 3)
+    cache = Tensor.zeros(2, 4, 2, 3).shard(DEVICES[:2], axis).contiguous().realize()
+
+    def step(row: Tensor, start: Any) -> Tensor:
+        cache[:, start:start + 1].assign(row)
+        there = cache[:, :start + 1]
+        return (there * row).sum((2, 3), keepdim=True).mul(there).sum(1).realize()
+
+    captured = TinyJit(step)
+    for number, row in enumerate(rows):
+        there = rows[:number + 1, :, 0].transpose(1, 0, 2, 3)
+        expected = ((there * row).sum((2, 3), keepdims=True) * there).sum(1)
+        given = Tensor(row).shard(DEVICES[:2], None if axis == 1 else axis).realize()
+        assert (captured(given, Variable("start", 0, 3).bind(number)).numpy() == expected).all()
+
+
+@verifies("multi.value.equal")
+def test_a_wish_within_functions_and_gradients() -> None:
+    x = Tensor(numbers(4, 4)).shard(DEVICES[:2], 0).realize()
+    captured = TinyJit(lambda t: (t.shard(DEVICES[:2], 1, wish=True) * 2).realize())
+    assert all((captured(x).numpy() == 2 * numbers(4, 4)).all() for _ in range(3))
+    rows = func.vmap(lambda row: (row + 1).shard(DEVICES[:2], 0, wish=True))(x)
+    assert (rows.numpy() == numbers(4, 4) + 1).all()
+    x.requires_grad = True
+    (x.shard(DEVICES[:2], 1, wish=True) * x.detach()).sum().backward()
+    assert x.grad is not None and (x.grad.numpy() == numbers(4, 4)).all()
+
+
 @verifies("multi.scatter.rows")
 @pytest.mark.parametrize(("words", "axis"), [(4, 1), (4, 2), (5, 1), (1, 1)])
 def test_rows_that_are_added_lie_where_they_were_looked_up(words: int, axis: int) -> None:
@@ -500,12 +551,13 @@ def test_rows_that_are_added_lie_where_they_were_looked_up(words: int, axis: int
     found = table[Tensor(index).shard(DEVICES[:2], axis).realize()]
     given = Tensor(numbers(3, words, 2, 4, seed=1)).shard(DEVICES[:2], axis).realize()
     (found * given).sum().backward()
+    assert table.grad is not None
     sent = [kernel["transfer"].split()[0] for kernel
             in Tensor.schedule_document(table.grad)["kernels"] if "transfer" in kernel]
     assert words != 4 or sent == ["all-reduce"]
     expected = np.zeros((3, 4), np.float32)
     np.add.at(expected, index, given.numpy())
-    assert table.grad is not None and (table.grad.numpy() == expected).all()
+    assert (table.grad.numpy() == expected).all()
 
 
 @verifies("multi.write.region")
