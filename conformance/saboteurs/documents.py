@@ -165,7 +165,7 @@ class EverythingIsAState(AdapterSaboteur):
 
 
 class EverythingIsACopy(AdapterSaboteur):
-    rule = "schedule.document.flow"
+    rule = "schedule.document.flow+2"
     description = "each kernel is said to be a copy"
 
     def document(self, document: Document) -> None:
@@ -174,7 +174,7 @@ class EverythingIsACopy(AdapterSaboteur):
 
 
 class AnotherInputIsRead(AdapterSaboteur):
-    rule = "schedule.document.flow"
+    rule = "schedule.document.flow+2"
     description = "a kernel is said to read one input for another"
 
     def document(self, document: Document) -> None:

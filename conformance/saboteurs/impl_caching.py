@@ -213,7 +213,7 @@ class OutputsStayWithThePlan(ImplPatch):
 
 
 class PlacesOfWritesForgotten(ImplPatch):
-    rule = "caching.key.place"
+    rule = "caching.key.place+2"
     description = "the key ends at what was computed, though a write goes through it"
     target = "impl.caching.rows:way"
 

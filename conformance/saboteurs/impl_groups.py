@@ -63,7 +63,7 @@ class LastIterationsDropped(ImplPatch):
 
 
 class AnyLoopIsShared(ImplPatch):
-    rule = "groups.lane.legal"
+    rule = "groups.lane.legal+2"
     description = "lanes share whatever loop they are asked to"
     target = "impl.groups.lanes:_not_in_lanes"
 

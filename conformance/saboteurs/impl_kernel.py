@@ -314,10 +314,10 @@ class NumbersBeginAtZero(ImplPatch):
 
 
 class LanesOfLoopsWithoutExtent(Edit):
-    rule = "choosing.step.legal"
+    rule = "choosing.step.legal+2"
     description = "lanes are cut off a loop whose extent is known at run time only"
     file = "impl/choosing/products.py"
-    old, new = "if not extent:  # r[impl choosing.step.legal]", "if extent is None:  #"
+    old, new = "if not extent:  # r[impl choosing.step.legal+2]", "if extent is None:  #"
 
 
 class LocalMemoryTwice(Edit):
@@ -381,7 +381,7 @@ class RowsAreLeftAfterOneSquare(Edit):
 
 
 class EachThreadCopiesAllRows(Edit):
-    rule = "choosing.product.parts"
+    rule = "choosing.product.parts+2"
     description = "threads have columns alone, and each copies all rows out of order"
     file = "impl/choosing/products.py"
     old, new = "roles = _rows_for_threads(planner, node, roles, tile, straight)", "pass"

@@ -67,7 +67,7 @@ class PairsTheOtherWayRound(ImplPatch):
 
 
 class LanesApart(ImplPatch):
-    rule = "kernel.mma.layout"
+    rule = "kernel.mma.layout+2"
     description = "nobody looks whether the lanes of an MMA are whole warps"
     first = "test_an_mma_that_no_unit_can_do_is_no_kernel"
     target = "impl.kernel.analysis:_verify_warps"
@@ -77,7 +77,7 @@ class LanesApart(ImplPatch):
 
 
 class AnyOperand(ImplPatch):
-    rule = "kernel.mma.layout"
+    rule = "kernel.mma.layout+2"
     description = "nobody looks where an operand of an MMA comes from"
     first = "test_an_mma_that_no_unit_can_do_is_no_kernel"
     target = "impl.kernel.analysis:_verify_fragments"
@@ -87,7 +87,7 @@ class AnyOperand(ImplPatch):
 
 
 class LinesBeginAnywhere(ImplPatch):
-    rule = "kernel.mma.layout"
+    rule = "kernel.mma.layout+2"
     description = "nobody looks where the lines of an MMA's operand begin"
     first = "test_lines_begin_where_an_access_can"
     target = "impl.kernel.analysis:_verify_lines"

@@ -102,7 +102,7 @@ class LoadsForEveryProduct(ImplPatch):
 
 
 class KeepsRowsTogether(ImplPatch):
-    rule = "choosing.product.parts"
+    rule = "choosing.product.parts+2"
     description = "tiles of rows that share a copy are left to one thread"
     target = "impl.choosing.products:_parts_of_rows"
 
@@ -150,21 +150,21 @@ class FetchesEachVector(ImplPatch):
 
 
 class HidesWhatIsSeen(Edit):
-    rule = "blocking.hide.read"
+    rule = "blocking.hide.read+2"
     description = "a product is left out although somebody reads it without the mask"
     file = "impl/blocking/hidden.py"
     old, new = "store.src[1] in bare or any(", "any("
 
 
 class HidesAddresses(Edit):
-    rule = "blocking.hide.read"
+    rule = "blocking.hide.read+2"
     description = "a product is left out although its elements are taken for addresses"
     file = "impl/blocking/hidden.py"
     old, new = "node.op is Ops.INDEX for node in bare", "False for node in bare"
 
 
 class HidesBehindWhatIsStored(Edit):
-    rule = "blocking.hide.read"
+    rule = "blocking.hide.read+2"
     description = "a product is left out by a number that is stored after it"
     file = "impl/blocking/hidden.py"
     old, new = "if stored or known", "if known"
@@ -189,7 +189,7 @@ class SkipsNothing(ImplPatch):
 
 
 class RowsBeginAnywhere(ImplPatch):
-    rule = "steps.lanes.lines"
+    rule = "steps.lanes.lines+2"
     description = "rows of lanes lie one behind the other, whatever their length is"
     target = "impl.steps.rewriting:_pitch"
 

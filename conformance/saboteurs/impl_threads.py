@@ -31,7 +31,7 @@ class PartsForOneMore(ImplPatch):
 
 
 class AnyLoopIsShared(ImplPatch):
-    rule = "steps.threads.refused"
+    rule = "steps.threads.refused+2"
     description = "threads share loops of which one part needs another"
     first = "test_random_kernels_store_the_same_with_threads"
     target = "impl.steps.threads:not_shared"
@@ -41,7 +41,7 @@ class AnyLoopIsShared(ImplPatch):
 
 
 class SharesWhatIsShort(Edit):
-    rule = "choosing.threads.shares"
+    rule = "choosing.threads.shares+2"
     description = "every kernel is shared by all threads, however short it is"
     first = "test_small_kernels_are_left_to_one_thread"
     file = "impl/choosing/threads.py"
@@ -56,7 +56,7 @@ class PartsForThreads(Edit):
 
 
 class OnePartAThread(ImplPatch):
-    rule = "choosing.threads.shares"
+    rule = "choosing.threads.shares+2"
     description = "each thread has one part, however long that takes"
     first = "test_long_kernels_have_several_parts_for_each_thread"
     target = "impl.choosing.threads:parts_for"
@@ -66,7 +66,7 @@ class OnePartAThread(ImplPatch):
 
 
 class AnyReductionIsCut(ImplPatch):
-    rule = "steps.threads.refused"
+    rule = "steps.threads.refused+2"
     description = "a reduction is cut although it reads what a stage stores"
     first = "test_a_reduction_that_reads_what_is_stored_is_not_cut"
     target = "impl.steps.threads:not_apart"

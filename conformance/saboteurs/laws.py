@@ -199,7 +199,7 @@ class KeysDependOnTheProcess(OfThisProcess):
 
 
 class PlaceIsForgotten(AdapterSaboteur):
-    rule = "caching.key.place"
+    rule = "caching.key.place+2"
     description = "the key knows what is written, and not where"
 
     def document(self, document: Document) -> None:

@@ -182,7 +182,7 @@ def _check(subject: Subject, program: Program) -> None:
     subject.check_values(program)
 
 
-@verifies("caching.key.place", observe="cache")
+@verifies("caching.key.place+2", observe="cache")
 def test_where_a_value_is_stored_is_part_of_the_key(subject: Subject) -> None:
     def stored(start: int) -> Program:
         def write(draft: Draft) -> str:

@@ -178,7 +178,7 @@ def test_a_buffer_has_the_dtype_of_its_value(subject: Subject) -> None:
                           f"{sorted(wanted - seen[does])}", program)
 
 
-@verifies("schedule.document.flow", observe="schedule")
+@verifies("schedule.document.flow+2", observe="schedule")
 @after("effects.value.eager", "schedule.document.schema", "schedule.document.buffers")
 def test_what_a_value_depends_on_flows_into_it(subject: Subject) -> None:
     """Inputs and results of different sizes, so that each is known by its size."""

@@ -24,7 +24,7 @@ class Hide(Step):
     """Store no tile of `columns` elements of a LOCAL that is hidden from `rows` rows.
 
     Legal for the loop of a stage that stores a row, if whoever reads an element of it forgets it,
-    and takes it for no address, unless its place is at most (or below) some number of the row,
+    and takes it for no address, unless its index is at most (or below) some number of the row,
     which is read from nothing that the kernel stores.
     """
 
@@ -33,7 +33,7 @@ class Hide(Step):
              "not stored",
         why="a mask hides tiles of the product whole",
         loops=(RangeKind.LOOP,),
-        only="each reader of an element of the row forgets it unless its place is at most a "
+        only="each reader of an element of the row forgets it unless its index is at most a "
              "number of the row")
 
     columns: int
@@ -41,7 +41,7 @@ class Hide(Step):
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Nobody sees what is not stored."""
-        # r[impl blocking.hide.read]
+        # r[impl blocking.hide.read+2]
         found = [store for store in known.ast.src if store.src[2:] == (loop,)
                  and store.src[0].src[0].op is Ops.LOCAL and store.src[0].src[1:] == (loop, TRUE)]
         last = _last_seen(known, found[0]) if len(found) == 1 else None

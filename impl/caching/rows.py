@@ -159,7 +159,7 @@ class Rows:
                     op = node.op
                     # r[impl caching.program.own]
                     row = op, node.dtype.name, describe(node.arg), *[place[s] for s in node.src]
-                    if op is _AFTER:  # r[impl caching.key.place]
+                    if op is _AFTER:  # r[impl caching.key.place+2]
                         row += tuple([(step.op, describe(step.arg), describe(step.shape))
                                       for step in way(node)])
                     elif op is _COPY:

@@ -184,7 +184,7 @@ def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: RegisterT
     Otherwise threads have panels, and each one copies all rows. With a part of the rows each one
     copies all panels, which is quicker done if they are copied as they lie (`straight`).
     """
-    # r[impl choosing.product.parts]
+    # r[impl choosing.product.parts+2]
     threads, row, columns = planner.threads(), roles.rows[-1], planner.extent(roles.column)
     others = math.prod(planner.extent(r) for r in planner.known.info.prefix
                        if r is not roles.column and r is not row)
@@ -388,7 +388,7 @@ def _parts_of_rows(planner: Planner, tiles: int, straight: bool) -> int:
 
     One if the other loops of the prefix offer iterations enough. To copy takes as long as a tile.
     """
-    # r[impl choosing.product.parts]
+    # r[impl choosing.product.parts+2]
     threads, others = planner.threads(), planner.known.info.prefix[:-1]
     if math.prod(planner.extent(r) for r in others) >= min(_LEAST_PARALLEL, threads):
         return 1
@@ -427,7 +427,7 @@ def _parts(iterations: int, threads: int, most: int, copy: float) -> int:
 
 def _lanes_of_rows(planner: Planner, extent: int) -> int:
     """How many rows at a time: as many as the registers and the second cache hold."""
-    if not extent:  # r[impl choosing.step.legal]: lanes are cut off a loop of fixed extent
+    if not extent:  # r[impl choosing.step.legal+2]: lanes are cut off a loop of fixed extent
         return 1
     passed = sum(n.arg[1] * n.dtype.itemsize for n in planner.known.order if n.op is Ops.LOCAL)
     many = planner.limits.vector_registers >= 32 and 8 * passed <= planner.limits.second_cache // 2

@@ -30,7 +30,7 @@ Choice = tuple[Step, str] | None
 
 def duration(ast: UOp) -> int:
     """Nanoseconds that one thread needs for a kernel, at the least."""
-    # r[impl choosing.threads.shares]
+    # r[impl choosing.threads.shares+2]
     known = Analysis(ast)
     cost = estimate(ast)
     dear = sum(DEAR[node.op] * _iterations(known, known.free[node]) for node in known.order
@@ -58,7 +58,7 @@ def parts_for(known: Analysis, nanoseconds: int, threads: int, limits: DeviceLim
     Who is done early takes parts of others. So a thread whose processor is slow for a while, as
     others use it, holds up nobody for longer than a part takes.
     """
-    # r[impl choosing.threads.shares]
+    # r[impl choosing.threads.shares+2]
     if known.info.threads > 1:
         return known.info.threads
     each = min(limits.parts, nanoseconds // (_PART * threads), MOST_THREADS // threads)

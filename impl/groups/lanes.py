@@ -39,7 +39,7 @@ MOST_ITEMS = 1 << 20
 
 @dataclass(frozen=True)
 class Local(Step):
-    """Let the `amount` lanes of a work-group share the iterations of a loop.
+    """Let the `amount` lanes of a work-group divide the iterations of a loop.
 
     Legal for a loop of the prefix if those behind it are shared too: then a lane runs whole
     iterations by itself. Legal for a loop of a stage, next to those of it that are shared
@@ -49,7 +49,7 @@ class Local(Step):
     """
 
     declared: ClassVar[Declaration] = Declaration(
-        does="the n lanes of a work-group share the iterations of a loop",
+        does="the n lanes of a work-group divide the iterations of a loop",
         why="lanes run at the same time, and share memory",
         loops=(RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE),
         only="no iteration needs what another one stores; all lanes come where they wait",
@@ -61,7 +61,7 @@ class Local(Step):
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
-        # r[impl groups.lane.legal]
+        # r[impl groups.lane.legal+2]
         lanes = known.info.lanes
         if not 2 <= self.amount <= MOST_LANES or lanes not in (1, self.amount):
             raise StepError(self.name, f"{self.amount} lanes, where the kernel has {lanes}",
@@ -178,14 +178,14 @@ class Inner(Step):
 
 @dataclass(frozen=True)
 class Grid(Step):
-    """Let `amount` lanes of all groups share a loop: the groups wait for each other between stages.
+    """Let `amount` lanes of all groups divide a loop: the groups wait for each other between stages.
 
     Legal without a prefix, for loops of stages that stand side by side, and for the loops of
     reductions that depend on no loop. See THREAD, which does the same for processors.
     """
 
     declared: ClassVar[Declaration] = Declaration(
-        does="n lanes of all groups share a loop",
+        does="n lanes of all groups divide a loop",
         why="without a prefix one group would do all the work",
         loops=(RangeKind.LOOP, RangeKind.REDUCE),
         only="no prefix; as for THREAD and GROUPTOP",
@@ -197,7 +197,7 @@ class Grid(Step):
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
-        # r[impl groups.lane.legal]
+        # r[impl groups.lane.legal+2]
         info = known.info
         if not 2 <= self.amount <= MOST_ITEMS or info.threads not in (1, self.amount):
             raise StepError(self.name, f"{self.amount} lanes, where the kernel has {info.threads}",
@@ -239,7 +239,7 @@ def _not_in_lanes(known: Analysis, loop: UOp) -> str:
     if loop.arg[1] is RangeKind.REDUCE:
         return _no_parts(known, loop)
     if any(loop in store.src and any(n.op is Ops.MMA for n in store.src[1].toposort())
-           for store in known.ast.src):  # r[impl kernel.mma.layout]
+           for store in known.ast.src):  # r[impl kernel.mma.layout+2]
         return "the lanes of its stage are the warps of an MMA"
     return next(filter(None, (_no_neighbour(store, loop, RangeKind.LANE)
                               for store in known.ast.src)), "")
@@ -256,7 +256,7 @@ def _no_neighbour(store: UOp, loop: UOp, kind: RangeKind) -> str:
 
 def _no_parts(known: Analysis, loop: UOp) -> str:
     """Why the reductions over a loop cannot be stages of their own; empty if they can."""
-    # r[impl steps.threads.refused]
+    # r[impl steps.threads.refused+2]
     stores = [store.toposort() for store in known.ast.src]
     for node in known.order:
         if node.op is not Ops.REDUCE or loop not in node.src[1:]:

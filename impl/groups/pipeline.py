@@ -26,7 +26,7 @@ _LINE_BYTES = 16
 
 @dataclass(frozen=True)
 class Pipeline(Step):
-    """Make the copies of a BLOCK loop `amount - 1` iterations early, each to a place of its own.
+    """Make the copies of a BLOCK loop `amount - 1` iterations early, each to a buffer of its own.
 
     A copy is a stage that stores a LOCAL, always the same elements of it, from what no stage
     stores, for later stages of the loop and no others. The LOCAL becomes a ring of `amount` copies.

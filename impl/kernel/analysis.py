@@ -391,7 +391,7 @@ def _verify_nest(known: Analysis) -> None:
 
 def _verify_warps(known: Analysis) -> None:
     """An MMA takes whole warps, whose lanes hold what its unit says."""
-    # r[impl kernel.mma.layout]
+    # r[impl kernel.mma.layout+2]
     for store in known.ast.src:
         shared = tuple(r for r in store.src[2:] if r.arg[1] is RangeKind.LANE)
         for node in store.src[1].toposort():
@@ -406,7 +406,7 @@ def _verify_warps(known: Analysis) -> None:
 
 def _verify_fragments(node: UOp) -> None:
     """The operands of an MMA lie in local memory, and its loops are those of its unit."""
-    # r[impl kernel.mma.layout]
+    # r[impl kernel.mma.layout+2]
     unit, (lanes, *elements) = UNIT_OF[node.arg], loops_of(node)
     wanted = [each.elements for each in (unit.first, unit.second, unit.sum)]
     sizes = [[size for size, _, _ in digits] for digits in (unit.sum.lanes, *wanted)]
@@ -424,7 +424,7 @@ def _verify_fragments(node: UOp) -> None:
 
 def _verify_lines(load: UOp, own: Sequence[UOp]) -> None:
     """A line of an operand begins where one access of 16 bytes can begin."""
-    # r[impl kernel.mma.layout]
+    # r[impl kernel.mma.layout+2]
     count, index = 16 // load.dtype.itemsize, load.src[0].src[1]
     divisor: dict[UOp, int] = {}
     steps = growth(index.toposort(), own, ({}, divisor))[index]

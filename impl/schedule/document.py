@@ -57,7 +57,7 @@ def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any
         told["sent"] = kernel.transfer.sent(given)
     if number in plan.under_way:  # r[impl memory.transfer.covers+2]
         told["until"] = plan.under_way[number]
-    # r[impl schedule.document.flow]
+    # r[impl schedule.document.flow+2]
     kind = "loop" if isinstance(kernel.copy, LoopInfo) else "copy" if kernel.copy else "kernel"
     return {**told, "id": number, "name": kernel.name, "kind": kind,
             "device": kernel.device, "reads": [_touch_row(t, names) for t in kernel.reads],

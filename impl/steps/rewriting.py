@@ -81,7 +81,7 @@ class Rewriter:
 
 def _pitch(buffer: UOp) -> int:
     """How far the rows of lanes lie apart in a LOCAL: long ones begin where lines of memory do."""
-    # r[impl steps.lanes.lines]
+    # r[impl steps.lanes.lines+2]
     size, line = int(buffer.arg[1]), _LINE // buffer.dtype.itemsize
     return -(-size // line) * line if size >= _LONG * line else size
 

@@ -26,7 +26,7 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True)
 class Thread(Step):
-    """Let `amount` threads share the iterations of an output loop.
+    """Let `amount` threads divide the iterations of an output loop.
 
     Legal for one loop of the prefix: its iterations need nothing of each other. Without a prefix,
     legal for loops of the stages, as long as nothing outside of all loops is read from an argument
@@ -34,7 +34,7 @@ class Thread(Step):
     """
 
     declared: ClassVar[Declaration] = Declaration(
-        does="n threads share the iterations of an output loop",
+        does="n threads divide the iterations of an output loop",
         why="long enough for several threads",
         loops=(RangeKind.GLOBAL, RangeKind.LOOP),
         only="no part needs what another one stores",
@@ -44,7 +44,7 @@ class Thread(Step):
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
-        # r[impl steps.threads.refused]
+        # r[impl steps.threads.refused+2]
         info = known.info
         if not 2 <= self.amount <= MOST_THREADS or info.threads not in (1, self.amount):
             raise StepError(self.name, f"{self.amount} threads, where the kernel has "
@@ -100,7 +100,7 @@ class GroupTop(Step):
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Every element is combined once."""
-        # r[impl steps.threads.refused]
+        # r[impl steps.threads.refused+2]
         size = self.size_of(loop)
         threads = known.info.threads
         if not 1 < self.amount <= min(size, MOST_THREADS) or threads not in (1, self.amount):

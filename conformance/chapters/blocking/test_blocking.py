@@ -55,7 +55,7 @@ def test_hidden_tiles_are_left_out() -> None:
     assert not any(name.startswith("HIDE(") for name in steps(masked(seen=True)))
 
 
-@verifies("blocking.hide.read")
+@verifies("blocking.hide.read+2")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("op", [Ops.CMPLE, Ops.CMPLT])
 def test_what_is_left_out_was_not_seen(op: Ops) -> None:
@@ -75,7 +75,7 @@ def test_what_is_left_out_was_not_seen(op: Ops) -> None:
             np.testing.assert_array_equal(out, wanted)
 
 
-@verifies("blocking.hide.read")
+@verifies("blocking.hide.read+2")
 @verifies("steps.legal.refused")
 def test_what_is_seen_is_not_left_out() -> None:
     for ast in (masked(seen=True), masked(Ops.CMPEQ), masked(turned=True)):
@@ -104,7 +104,7 @@ def chosen_by(kind: str) -> UOp:
                      prefix=(r,))
 
 
-@verifies("blocking.hide.read")
+@verifies("blocking.hide.read+2")
 @verifies("steps.legal.refused")
 @pytest.mark.parametrize("kind", ["stored", "address"])
 def test_what_a_mask_comes_too_late_for_is_not_left_out(kind: str) -> None:
@@ -113,7 +113,7 @@ def test_what_a_mask_comes_too_late_for_is_not_left_out(kind: str) -> None:
         hidden(chosen_by(kind))
 
 
-@verifies("blocking.hide.read")
+@verifies("blocking.hide.read+2")
 @pytest.mark.parametrize("device", ["REFERENCE", "CPU"])
 def test_a_mask_may_be_read_from_memory(device: str) -> None:
     limits = np.array([0, 5, 63, 31, 32, -1, 16, 70], np.int32)
@@ -129,7 +129,7 @@ def test_an_iteration_that_stores_nothing_is_left() -> None:
     assert "continue;" not in render(masked(), C()).body
 
 
-@verifies("blocking.hide.read")
+@verifies("blocking.hide.read+2")
 @pytest.mark.device("CPU")
 @pytest.mark.parametrize("places", [9, 33, 64, 101])
 def test_causal_attention_shows_what_is_not_finite(places: int) -> None:

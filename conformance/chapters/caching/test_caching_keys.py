@@ -177,7 +177,7 @@ def test_memory_that_holds_one_number_is_no_other_memory() -> None:
         assert (-other).tolist() == [-1.0, -2.0]
 
 
-@verifies("caching.key.place", observe="cache")
+@verifies("caching.key.place+2", observe="cache")
 def test_the_place_of_a_write_counts_though_its_view_was_computed() -> None:
     def written(view: Callable[[Tensor], Tensor]) -> Tensor:
         x = Tensor(np.arange(9, dtype=np.int32).reshape(3, 3)).realize()

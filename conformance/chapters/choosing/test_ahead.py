@@ -121,7 +121,7 @@ def test_a_copy_of_a_panel_asks_for_the_next_one() -> None:
     assert not any(step.name.startswith("NEXT(") for step, _ in hand_steps(product, small))
 
 
-@verifies("steps.lanes.lines")
+@verifies("steps.lanes.lines+2")
 @pytest.mark.parametrize(("columns", "apart"), [(77, 80), (80, 80), (63, 63)])
 def test_long_rows_of_lanes_begin_with_a_line(columns: int, apart: int) -> None:
     ast = kb.softmax(4, columns)

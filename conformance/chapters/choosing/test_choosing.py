@@ -100,7 +100,7 @@ def test_sums_over_rows_of_memory_of_any_size(device: str, threads: int) -> None
         assert (out == a @ b).all(), (ast.arg.steps, rows, columns, inner)
 
 
-@verifies("choosing.product.parts")
+@verifies("choosing.product.parts+2")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize(("rows", "threads", "parts"), [
     (64, 1, 1), (64, 2, 2), (64, 3, 2), (64, 4, 4), (48, 2, 2), (56, 2, 1), (72, 3, 3), (16, 2, 1)])
@@ -119,7 +119,7 @@ def test_tiles_of_rows_that_share_a_copy_are_cut_for_threads(rows: int, threads:
     assert any(name.startswith("THREAD(0,") for name in steps) is (parts > 1)
 
 
-@verifies("choosing.product.parts")
+@verifies("choosing.product.parts+2")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("rows", [48, 56, 80])
 def test_rows_in_parts_have_the_same_values(rows: int) -> None:
@@ -134,7 +134,7 @@ def test_rows_in_parts_have_the_same_values(rows: int) -> None:
     assert (found == wanted - wanted.max(-1, keepdims=True)).all()
 
 
-@verifies("choosing.product.parts")
+@verifies("choosing.product.parts+2")
 @pytest.mark.parametrize(("rows", "columns", "threads", "shared"), [
     (512, 128, 1, ""), (512, 128, 2, "CUT(0,256)"), (512, 128, 4, "CUT(0,128)"),
     (510, 128, 4, ""), (256, 512, 2, "CUT(0,128)"), (256, 576, 2, ""), (16, 128, 2, ""),
@@ -154,7 +154,7 @@ def test_threads_share_rows_that_are_copied_out_of_order(rows: int, columns: int
     assert rows < 512 or not straight[0].startswith("CUT"), "these rows are read as they lie"
 
 
-@verifies("choosing.product.parts")
+@verifies("choosing.product.parts+2")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize(("rows", "columns", "batch"), [
     (96, 80, ()), (97, 80, ()), (48, 130, ()), (128, 128, (3,)), (64, 64, (1,))])
@@ -350,7 +350,7 @@ def test_a_flat_product_stores_its_rows_from_end_to_end() -> None:
     assert deep.arg.prefix
 
 
-@verifies("choosing.threads.shares")
+@verifies("choosing.threads.shares+2")
 @pytest.mark.parametrize("columns", [512, 320, 96])
 def test_panels_that_share_a_copy_leave_something_to_threads(columns: int) -> None:
     """The first operand lies turned, so all panels of a thread, or each, have a copy of it."""

@@ -378,7 +378,7 @@ def test_drawn_lists_for_lanes_equal_no_steps() -> None:
 
 @verifies("steps.value.equal")
 @verifies("steps.legal.refused")
-@verifies("kernel.mma.layout")
+@verifies("kernel.mma.layout+2")
 def test_drawn_lists_after_tc_equal_no_steps() -> None:
     """Of seeds among which one had a list that was taken and made no kernel."""
     made, failed = step_lists.check_units((10, 102, 104), 2)

@@ -243,7 +243,7 @@ def test_what_a_unit_cannot_compute_is_refused() -> None:
 
 
 @verifies("steps.legal.refused")
-@verifies("kernel.mma.layout")
+@verifies("kernel.mma.layout+2")
 def test_later_steps_leave_a_unit_its_fragments() -> None:
     """ROLL leaves the stages with an MMA alone; ABREAST would part what it reads at once."""
     made = by_hand(product(64, 64, 32, dtypes.float16), 0, (32, 32), 16)
@@ -302,7 +302,7 @@ def test_a_condition_of_the_padded_sum_reaches_both_operands() -> None:
     assert np.isfinite(out).all()
 
 
-@verifies("kernel.mma.layout")
+@verifies("kernel.mma.layout+2")
 @verifies("steps.legal.refused")
 def test_lanes_share_no_more_of_a_stage_with_an_mma() -> None:
     """A list that a drawn one ended with: a loop beside the warps would be one of their lanes."""
@@ -318,7 +318,7 @@ def test_lanes_share_no_more_of_a_stage_with_an_mma() -> None:
             Local(known.position[loop], known.info.lanes).apply(known)
 
 
-@verifies("kernel.mma.layout")
+@verifies("kernel.mma.layout+2")
 def test_an_mma_that_no_unit_can_do_is_no_kernel() -> None:
     made = by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16)
     verify_kernel(made)
@@ -340,7 +340,7 @@ def test_an_mma_that_no_unit_can_do_is_no_kernel() -> None:
         verify_kernel(made.substitute({node: node.replace(src=(number, *node.src[1:]))}))
 
 
-@verifies("kernel.mma.layout")
+@verifies("kernel.mma.layout+2")
 def test_lines_begin_where_an_access_can() -> None:
     """Lines that are one element longer, and a LOCAL from its second element on."""
     for place, unit in enumerate(UNITS):

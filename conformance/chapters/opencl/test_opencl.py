@@ -198,7 +198,7 @@ def test_functions_agree_with_the_reference() -> None:
 # Steps
 
 
-@verifies("groups.lane.legal")
+@verifies("groups.lane.legal+2")
 def test_lanes_share_what_they_may() -> None:
     ast = rows_minus_sum(6, 40)
     each, shared = apply_steps(ast, [Local(0, 4)]), apply_steps(ast, [Local(1, 4), Local(2, 4)])
@@ -216,7 +216,7 @@ def test_lanes_share_what_they_may() -> None:
         assert render(parts, OpenCL()).lanes == 4
 
 
-@verifies("steps.threads.refused")
+@verifies("steps.threads.refused+2")
 def test_a_reduction_that_reads_what_is_stored_later_is_shared() -> None:
     """In place: the sum of each row of x, and then x = x + the sum."""
     r, j, k = new_range(3, GLOBAL), new_range(40, LOOP), new_range(40, REDUCE)
@@ -230,8 +230,8 @@ def test_a_reduction_that_reads_what_is_stored_later_is_shared() -> None:
     assert np.array_equal(found.reshape(3, 40), wanted)
 
 
-@verifies("groups.lane.legal")
-@verifies("steps.threads.refused")
+@verifies("groups.lane.legal+2")
+@verifies("steps.threads.refused+2")
 def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
     """In place: x = x + 1, and then the sum of x."""
     r, j, k = new_range(3, GLOBAL), new_range(40, LOOP), new_range(40, REDUCE)
@@ -251,7 +251,7 @@ def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
 
 
 @verifies("steps.parts.order")
-@verifies("steps.threads.refused")
+@verifies("steps.threads.refused+2")
 def test_a_reduction_is_shared_by_lanes() -> None:
     for rows, columns, lanes in ((3, 1000, 64), (2, 7, 4), (1, 513, 256), (4, 256, 256)):
         r, k = new_range(rows, GLOBAL), new_range(columns, REDUCE)
@@ -266,7 +266,7 @@ def test_a_reduction_is_shared_by_lanes() -> None:
             assert np.array_equal(found, wanted), (rows, columns, lanes, op)
 
 
-@verifies("groups.lane.legal")
+@verifies("groups.lane.legal+2")
 def test_all_groups_share_what_has_no_prefix() -> None:
     for size in (4096, 5000, 100_000):
         k = new_range(size, REDUCE)

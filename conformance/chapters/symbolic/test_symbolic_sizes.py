@@ -549,7 +549,7 @@ def test_a_variable_can_be_told_from_others() -> None:
     assert steps in (None, "steps", steps) and steps not in {Variable("steps", 1, 4), None}
 
 
-@verifies("choosing.step.legal")
+@verifies("choosing.step.legal+2")
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_run_says_how_many_rows_a_product_has(transposed: bool) -> None:
     """The softmax behind it makes the product one stage of several."""
