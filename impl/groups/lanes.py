@@ -178,7 +178,7 @@ class Inner(Step):
 
 @dataclass(frozen=True)
 class Grid(Step):
-    """Let `amount` lanes of all groups divide a loop: the groups wait for each other between stages.
+    """Let `amount` lanes of all groups divide a loop: groups wait for each other between stages.
 
     Legal without a prefix, for loops of stages that stand side by side, and for the loops of
     reductions that depend on no loop. See THREAD, which does the same for processors.
