@@ -10,7 +10,7 @@ import difflib
 import functools
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: Files of this package that use the public API as a user does.
@@ -97,8 +97,32 @@ class NameMissingError(TensorScheduleError, AttributeError):
     """A module does not have what it is asked for."""
 
 
+def name_missing(module: str, name: str, known: Iterable[str],
+                 meant: Mapping[str, str] | None = None) -> AttributeError:
+    """The error for a name that a module does not have: with what is written in its place.
+
+    `meant` says it of names that other libraries have.
+    """
+    if name.startswith("__"):  # what Python itself looks for, often without need
+        return AttributeError(f"module {module} has no {name}")
+    names = sorted(known)
+    near = nearest(name, names)
+    # r[impl errors.name.missing]
+    return NameMissingError(module, f"there is no {name}", f"use {meant[name]}"
+                            if meant and name in meant else f"did you mean {module}.{near}?"
+                            if near else f"it has {', '.join(names)}")
+
+
 class ArgumentError(TensorScheduleError, TypeError):
     """An operation does not take an argument of this name, or gets it twice."""
+
+
+class FileMissingError(TensorScheduleError, FileNotFoundError):
+    """There is no such file, or no folder for it."""
+
+
+class FileRefusedError(TensorScheduleError, OSError):
+    """The system does not let a file be read or written."""
 
 
 class VariableError(TensorScheduleError, ValueError):

@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from impl.dtypes import dtypes
-from impl.errors import ArgumentError, DTypeError, NameMissingError, ShapeError
+from impl.errors import ArgumentError, DTypeError, NameMissingError, ShapeError, name_missing
 from impl.tensor import Tensor
 
 __all__ = ["Complex", "fft", "fft2", "fftfreq", "fftn", "fftshift", "ifft", "ifft2", "ifftn",
@@ -28,6 +28,11 @@ _OF_BOTH = ("chunk", "clone", "contiguous", "cpu", "cumsum", "detach", "expand",
             "flip", "gather", "index_select", "mean", "movedim", "permute", "reshape", "repeat",
             "roll", "squeeze", "sum", "swapaxes", "t", "to", "transpose", "unflatten",
             "unsqueeze", "view")
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise name_missing("fft", name, __all__, {"hfft": "fft.irfft of z.conj()", "istft":
+                                              "fft.ifft of the frames"})
 
 
 class Complex:
@@ -107,7 +112,15 @@ class Complex:
         if isinstance(other, (Tensor, int, float)):
             return Complex(self.real / other, self.imag / other)
         two = Complex.of(other)
-        return self * two.conj() / (two.real.square() + two.imag.square())
+        # Smith (1962): no square is taken, which could be too large or too small.
+        turned = two.real.abs() < two.imag.abs()
+        most, less = turned.where(two.imag, two.real), turned.where(two.real, two.imag)
+        nothing = most == 0
+        ratio = less / nothing.where(1.0, most)
+        whole = nothing.where(0.0, most + less * ratio)
+        return Complex(
+            turned.where(self.real * ratio + self.imag, self.real + self.imag * ratio) / whole,
+            turned.where(self.imag * ratio - self.real, self.imag - self.real * ratio) / whole)
 
     def __rtruediv__(self, other: Any) -> Complex:
         return Complex.of(other) / self
@@ -117,10 +130,12 @@ class Complex:
         return Complex(self.real, -self.imag)
 
     def abs(self) -> Tensor:
-        """The absolute value: with gradient 0 where it is 0."""
-        square = self.real.square() + self.imag.square()
-        away = square > 0
-        return away.where(away.where(square, 1.0).sqrt(), 0.0)
+        """The absolute value, also where a square is too large or too small for the dtype; with
+        gradient 0 where it is 0.
+        """
+        away = (self.real != 0) | (self.imag != 0)
+        found = away.where(self.real, 1.0).hypot(away.where(self.imag, 1.0))
+        return away.where(found, 0.0)
 
     __abs__ = absolute = abs
 
@@ -137,7 +152,10 @@ class Complex:
     def numpy(self) -> np.ndarray:
         """The elements as an array of complex numbers."""
         Tensor.realize(self.real, self.imag)
-        return np.asarray(self.real.numpy() + 1j * self.imag.numpy())
+        real = self.real.numpy()
+        found = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+        found.real, found.imag = real, self.imag.numpy()  # 1j times infinity has a NaN
+        return found
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python's complex numbers."""
@@ -195,13 +213,19 @@ def _checked(operation: str, x: Any, n: int | None, dim: int) -> Complex:
     real = x.real if isinstance(x, Complex) else x
     if not real.is_floating_point():
         real = real.float()
+    name = f"fft.{operation}"
+    if not real.shape:
+        raise ShapeError(name, "the tensor has no axes", "give it one: x.reshape(1)")
+    axis = real._axis(dim, name)
     z: Complex = (Complex(real, x.imag) if isinstance(x, Complex) else Complex.of(real)) \
-        .movedim(dim, -1)
+        .movedim(axis, -1)
     size = z.shape[-1] if n is None else n
+    if not isinstance(size, (int, np.integer)):  # r[impl errors.argument.refused]
+        raise ArgumentError(name, f"n is {size!r}", "give a whole number")
     if size < 1:
         raise ShapeError(f"fft.{operation}", f"there are {size} values along axis {dim}",
                          "give 1 or more")
-    return _sized(z, size)
+    return _sized(z, int(size))
 
 
 def _sized(z: Complex, size: int) -> Complex:
@@ -275,6 +299,11 @@ def _along(function: Callable[..., Any]) -> Callable[..., Any]:
                 norm: str | None = None) -> Complex:
         axes = tuple(range(-len(s or input.shape), 0)) if dim is None else tuple(dim)
         sizes: Sequence[int | None] = s or [None] * len(axes)
+        if len(sizes) != len(axes) or len(axes) > len(input.shape):
+            # r[impl errors.argument.refused]
+            raise ArgumentError(f"fft.{function.__name__}n", f"{len(sizes)} sizes and {len(axes)} "
+                                f"axes for shape {tuple(input.shape)}",
+                                "give one size for each axis in dim")
         for axis, size in zip(axes, sizes, strict=True):
             input = function(input, size, axis, norm)
         result: Complex = input
@@ -304,12 +333,18 @@ def ifft2(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, 
 
 def fftfreq(n: int, d: float = 1.0) -> Tensor:
     """The frequency of each value of `fft`, for samples that are `d` apart."""
-    return Tensor(np.fft.fftfreq(n, d).astype(np.float32))
+    return Tensor(np.fft.fftfreq(_count("fftfreq", n), d).astype(np.float32))
 
 
 def rfftfreq(n: int, d: float = 1.0) -> Tensor:
     """The frequency of each value of `rfft`."""
-    return Tensor(np.fft.rfftfreq(n, d).astype(np.float32))
+    return Tensor(np.fft.rfftfreq(_count("rfftfreq", n), d).astype(np.float32))
+
+
+def _count(operation: str, n: int) -> int:
+    if not isinstance(n, (int, np.integer)) or n < 1:  # r[impl errors.argument.refused]
+        raise ArgumentError(f"fft.{operation}", f"n is {n!r}", "give a whole number from 1 on")
+    return int(n)
 
 
 def _shifted(input: Any, dim: Any, up: bool) -> Any:

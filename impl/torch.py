@@ -44,6 +44,7 @@ _MEANT = {
     "multiprocessing": "impl.distributed: one program in several processes",
     "jit": "TinyJit(function)", "istft": "NumPy on z.numpy()",
     "set_default_dtype": "dtype= where a tensor is made",
+    "get_default_dtype": "dtypes.default_float: the dtype of a list of floats",
     "set_default_tensor_type": "dtype= where a tensor is made",
     "set_default_device": "the environment variable DEVICE", "from_dlpack": "Tensor.from_dlpack",
     "set_num_threads": "the environment variable CPU_COUNT",

@@ -21,6 +21,7 @@ import numpy as np
 
 from impl.dtypes import DType, dtypes, from_bfloat16
 from impl.errors import DTypeError
+from impl.nn.files import open_file
 from impl.tensor import Tensor
 
 #: The dtypes of storages, by the names of their classes.
@@ -51,7 +52,7 @@ def torch_load(path: str | os.PathLike[str]) -> Any:
     Raises:
         DTypeError: it is no such file, is damaged, or has objects of other kinds.
     """
-    with open(path, "rb") as file:
+    with open_file("torch_load", path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 return _Reader(archive, Path(path).stat().st_size).load()

@@ -18,13 +18,19 @@ import secrets
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
 from impl import distributed, settings
 from impl.dtypes import DType, dtypes, from_bfloat16
-from impl.errors import DistributedError, DTypeError
+from impl.errors import (
+    DistributedError,
+    DTypeError,
+    FileMissingError,
+    FileRefusedError,
+    nearest,
+)
 from impl.tensor import Tensor
 
 #: The dtypes of the format.
@@ -53,6 +59,30 @@ def refuse_others(operation: str, given: Any, remedy: str) -> None:
         if not isinstance(value, Tensor):
             raise DTypeError(operation, f"{name} is a {type(value).__name__}, not a tensor",
                              "make it one: Tensor(value)")
+
+
+def open_file(operation: str, path: str | os.PathLike[str], mode: str = "rb") -> IO[bytes]:
+    """A file that is open.
+
+    Raises:
+        FileMissingError: there is none of this name, or no folder in which it could be.
+        FileRefusedError: it is a folder, or may not be read or written.
+    """
+    place = Path(path)
+    try:
+        return cast("IO[bytes]", open(place, mode))
+    except FileNotFoundError:
+        if not place.parent.is_dir():
+            raise FileMissingError(operation, f"there is no folder {place.parent}",
+                                   f"check the path, from {Path.cwd()}, or make the folder with "
+                                   "os.makedirs") from None
+        near = nearest(place.name, [one.name for one in place.parent.iterdir()])
+        raise FileMissingError(operation, f"there is no file {place}", f"did you mean {near}?"
+                               if near else f"check the path, from {Path.cwd()}") from None
+    except OSError as error:
+        raise FileRefusedError(operation, f"{place}: {error.strerror}",
+                               "give the path of a file that may be "
+                               + ("read" if mode == "rb" else "written")) from None
 
 
 # ---------------------------------------------------------------- saving
@@ -102,7 +132,7 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray], kinds: Mapping[str, str
         offset += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
+    with open_file("safe_save", path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
             file.write(np.ascontiguousarray(array).data if array.size else b"")
@@ -262,7 +292,7 @@ def safe_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
 
 def _opened(path: Path, files: contextlib.ExitStack) -> tuple[Header, memoryview]:
     """The header of a file, and its content behind it."""
-    file = files.enter_context(open(path, "rb"))
+    file = files.enter_context(open_file("safe_load", path))
     mapped = files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     length = int.from_bytes(mapped[:8], "little")
     if length > len(mapped) - 8:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from impl.errors import name_missing, nearest
 from impl.nn.loss import ctc_loss
 from impl.nn.names import missing
 from impl.tensor import Tensor
@@ -15,9 +16,18 @@ __all__ = ["avg_pool2d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv
            "nll_loss", "relu", "rms_norm"]
 
 
+#: Functions whose work a layer does.
+_MEANT = {"multi_head_attention_forward": "nn.MultiheadAttention",
+          "embedding_bag": "x.embedding(...), and its sum or mean",
+          "sigmoid_focal_loss": "x.binary_cross_entropy_with_logits, with a weight"}
+
+
 def __getattr__(name: str) -> Any:
     """The method of tensors that has this name."""
     if name.startswith("_") or not hasattr(Tensor, name):
+        known = {one for one in (*__all__, *dir(Tensor)) if not one.startswith("_")}
+        if nearest(name, known) or name in _MEANT:
+            raise name_missing("nn.functional", name, known, _MEANT)
         raise missing(name, (), "nn.functional")  # r[impl errors.name.missing]
     return getattr(Tensor, name)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from impl.dtypes import DType, dtypes, from_bfloat16
 from impl.errors import DTypeError
+from impl.nn.files import open_file
 from impl.tensor import Tensor
 
 __all__ = ["gguf_load", "gguf_metadata"]
@@ -59,7 +60,7 @@ def gguf_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read(path: str | os.PathLike[str], wanted: Callable[[_Reader], Any]) -> Any:
-    with open(path, "rb") as file:
+    with open_file("gguf_load", path) as file:
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 return wanted(_Reader(content))

@@ -18,7 +18,7 @@ import numpy as np
 
 from impl.errors import ArgumentError, DTypeError
 from impl.nn import checkpoints
-from impl.nn.files import safe_load, safe_metadata, safe_save
+from impl.nn.files import open_file, safe_load, safe_metadata, safe_save
 from impl.tensor import Tensor
 
 __all__ = ["load", "save"]
@@ -92,7 +92,7 @@ def load(f: str | os.PathLike[str], map_location: Any = None, *, weights_only: b
 
 
 def _loaded(path: Path) -> Any:
-    with open(path, "rb") as file:
+    with open_file("load", path) as file:
         start = file.read(8)
     if start[:4] == b"GGUF":
         from impl.nn.gguf import gguf_load

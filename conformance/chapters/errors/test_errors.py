@@ -6,13 +6,16 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import impl
+import impl.torch
 from conformance.trace import verifies
-from impl import Context, Tensor, TinyJit, dtypes, errors, nn, realize
+from impl import Context, Tensor, TinyJit, dtypes, errors, func, nn, realize
 from impl.errors import NameMissingError, TensorScheduleError
 from impl.ir import Ops, UOp
 from impl.reference import Reference, ReferenceProgram
@@ -25,6 +28,7 @@ BUILT_IN = {
     "ImmutableError": AttributeError, "GraphError": RuntimeError,
     "NameMissingError": AttributeError, "ArgumentError": TypeError,
     "DistributedError": RuntimeError, "ExportError": RuntimeError,
+    "FileMissingError": FileNotFoundError, "FileRefusedError": OSError,
 }
 
 CLASSES = [each for each in vars(errors).values()
@@ -518,3 +522,34 @@ def test_what_is_meant_by_another_name_does_something() -> None:
                 tried += 1
         assert not re.search(r"[a-z)] [-+*/<>] [a-z(]", remedy), remedy
     assert tried > 10
+
+
+@verifies("errors.name.missing")
+@pytest.mark.parametrize(("module", "name", "words"), [
+    (nn.functional, "crossentropy", "did you mean nn.functional.cross_entropy"),
+    (nn.functional, "rellu", "did you mean nn.functional.relu"),
+    (nn.functional, "multi_head_attention_forward", "use nn.MultiheadAttention"),
+    (func, "value_and_gradd", "did you mean func.value_and_grad"),
+    (func, "jacobian", "use func.jacrev"), (func, "qqq", "it has Policies, checkpoint"),
+    (impl.torch, "get_default_dtype", "use dtypes.default_float")])
+def test_a_function_that_is_not_there_has_another_name(module: Any, name: str, words: str) -> None:
+    with pytest.raises(errors.NameMissingError, match=words):
+        getattr(module, name)
+    assert not hasattr(module, "__nothing__")
+
+
+@verifies("errors.type.builtin+2")
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    nn.state.safe_save({"a": Tensor([1.0])}, tmp_path / "weights.safetensors")
+    for load in (nn.state.safe_load, nn.state.torch_load, impl.load, nn.state.safe_metadata):
+        with pytest.raises(FileNotFoundError, match="did you mean weights.safetensors") as caught:
+            load(tmp_path / "weight.safetensors")
+        assert f"{__file__}:" in str(caught.value)
+        with pytest.raises(errors.FileMissingError, match="there is no folder .*nowhere"):
+            load(tmp_path / "nowhere" / "x")
+        with pytest.raises(errors.FileRefusedError, match="Is a directory"):
+            load(tmp_path)
+    with pytest.raises(errors.FileMissingError, match="^safe_save: there is no folder"):
+        nn.state.safe_save({"a": Tensor([1.0])}, tmp_path / "nowhere" / "x")
+    with pytest.raises(FileNotFoundError, match="^load: there is no file"):
+        impl.load(tmp_path / "zz")

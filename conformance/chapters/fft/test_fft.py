@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from impl import Tensor, fft
-from impl.errors import ArgumentError, DTypeError, NameMissingError, ShapeError
+from impl.errors import (
+    ArgumentError,
+    DTypeError,
+    NameMissingError,
+    ShapeError,
+    TensorScheduleError,
+)
 from impl.settings import Context
 
 random = np.random.default_rng(5)
@@ -70,6 +76,38 @@ def test_complex_numbers_calculate() -> None:
     assert x.shape == (2, 3) and len(x) == 2
     with pytest.raises(NameMissingError, match="Complex: there is no softmax"):
         _ = x.softmax
+
+
+def test_complex_numbers_are_as_large_and_as_small_as_their_parts() -> None:
+    numbers = np.array([1 + 2j, 3e38 + 1e38j, 1e-30 - 2e-30j, 2e38 - 1j, -1e30j, 5, 0,
+                        complex("inf")], np.complex64)
+    over, under = np.meshgrid(numbers, numbers)
+
+    def pair(array: np.ndarray) -> fft.Complex:
+        return fft.Complex(Tensor(array.real.copy()), Tensor(array.imag.copy()))
+
+    with np.errstate(all="ignore"):
+        for found, wanted in ((pair(over) / pair(under), over / under),
+                              (abs(pair(numbers)), np.abs(numbers))):
+            array = found.numpy()
+            for one, two in ((array.real, wanted.real), (array.imag, wanted.imag)):
+                assert np.allclose(one, two, rtol=1e-5, atol=0, equal_nan=True)
+
+
+def test_what_cannot_be_transformed_is_told() -> None:
+    x: Any = Tensor.ones(2, 3)
+    part: Any = 1.5
+    for call, words in ((lambda: fft.fft(x, dim=4), "fft.fft: axis 4 is out of range"),
+                        (lambda: fft.fft(Tensor(1.0)), "the tensor has no axes"),
+                        (lambda: fft.rfft(x, n=part), "fft.rfft: n is 1.5"),
+                        (lambda: fft.fft2(x[0]), "2 axes for shape"),
+                        (lambda: fft.ifftn(x, s=(1, 2, 3)), "fft.ifftn: 3 sizes and 3 axes"),
+                        (lambda: fft.fftfreq(0), "fft.fftfreq: n is 0"),
+                        (lambda: fft.rfftfreq(part), "fft.rfftfreq: n is 1.5"),
+                        (lambda: fft.fftt, "did you mean fft.fft"),
+                        (lambda: fft.hfft, "use fft.irfft")):
+        with pytest.raises(TensorScheduleError, match=words):
+            call()
 
 
 def test_gradients_flow() -> None:
