@@ -45,7 +45,7 @@ class Buffer:
     """
 
     __slots__ = ("number", "bit", "device", "dtype", "size", "host", "memory", "version", "nodes",
-                 "spoiled", "shardings", "__weakref__")
+                 "spoiled", "told", "shardings", "__weakref__")
 
     def __init__(self, device: Place, dtype: DType, size: int,
                  host: np.ndarray | None = None) -> None:
@@ -55,6 +55,7 @@ class Buffer:
         self.memory: Any = None
         self.version = 0
         self.spoiled = False  # whether a run that did not end may have left anything in it
+        self.told = -1  # the version that a replay wrote, and whose leaf tells its expression
         self.nodes: list[weakref.ref[UOp]] = []
         #: On a mesh: how a value of each shape that is seen here lies there.
         self.shardings: dict[Shape, Any] = _NO_SHARDINGS
@@ -316,8 +317,10 @@ class Holder(Protocol):
     uop: UOp
     device: Place
 
-    def hold(self, leaf: UOp) -> None:
-        """Hold the value from now on where it is in memory."""
+    def hold(self, leaf: UOp, unasked: bool = False) -> None:
+        """Hold the value from now on where it is in memory; `unasked`: for others it had to be
+        computed, so its expression is kept for gradients.
+        """
 
 
 class _Live(weakref.ref[Any]):

@@ -199,7 +199,7 @@ class _Draft:
     """A node that is being made. It becomes a `UOp` when all parts are there."""
 
     __slots__ = ("op", "dtype", "src", "arg", "tag", "shape", "origin", "realized", "reads",
-                 "bounds", "__weakref__")
+                 "bounds", "late", "__weakref__")
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]
@@ -210,6 +210,7 @@ class _Draft:
     realized: UOp | None
     reads: int
     bounds: tuple[int, int] | None
+    late: tuple[Any, ...] | None
 
 
 class UOp(_Draft):
@@ -218,9 +219,10 @@ class UOp(_Draft):
     Nodes are interned: `UOp(...)` with equal parts returns the same object
     (r[ir.identity.one]); and immutable: setting a part is an error (r[ir.node.immutable]).
     `shape` is the shape of a tensor-level node, `None` in kernels. `reads` is a bit set of the
-    buffers below. Three slots are no part of the identity, and are noted by functions of this
+    buffers below. Four slots are no part of the identity, and are noted by functions of this
     module: `origin` (the user's line), `realized` (the leaf that holds the value once it was
-    computed) and `bounds`.
+    computed), `bounds`, and `late`: of a leaf that a replay filled, a function that tells which
+    expression that was, whether it depends on a parameter, and what the function is given.
 
     Raises:
         ImmutableError: a part of a node is set or deleted.
@@ -389,6 +391,7 @@ note_origin: Callable[[UOp, Any], None] = vars(_Draft)["origin"].__set__
 note_realized: Callable[[UOp, UOp | None], None] = vars(_Draft)["realized"].__set__
 note_bounds: Callable[[UOp, tuple[int, int]], None] = vars(_Draft)["bounds"].__set__
 note_reads: Callable[[UOp, int], None] = vars(_Draft)["reads"].__set__
+note_late: Callable[[UOp, tuple[Any, ...]], None] = vars(_Draft)["late"].__set__
 
 
 def unnamed(like: UOp, src: tuple[UOp, ...], arg: Any, shape: Shape | None,
@@ -397,7 +400,7 @@ def unnamed(like: UOp, src: tuple[UOp, ...], arg: Any, shape: Shape | None,
     draft: Any = _new(_Draft)
     draft.op, draft.dtype, draft.src, draft.arg, draft.tag = like.op, like.dtype, src, arg, like.tag
     draft.origin, draft.realized, draft.bounds, draft.shape = like.origin, realized, None, shape
-    draft.reads = like.reads
+    draft.reads, draft.late = like.reads, None
     draft.__class__ = UOp
     node: UOp = draft
     return node
@@ -434,7 +437,7 @@ def intern(key: tuple[Any, ...], arg: Any) -> UOp:
     draft: Any = _new(_Draft)  # and no function for its parts: every node is made here
     draft.op, draft.dtype, draft.src, _, draft.tag = key[:5]
     op, draft.arg = draft.op, arg
-    draft.origin = draft.realized = draft.bounds = None
+    draft.origin = draft.realized = draft.bounds = draft.late = None
     if op is _BUFFER:
         draft.shape, draft.reads = arg[2], arg[0].bit
     elif op is _CONST and draft.dtype.kind == "f" and len(key) == 5:

@@ -271,7 +271,7 @@ def test_numbers_in_containers_of_arguments() -> None:
     agree((step(numbers(1, 2), {"scale": [4]}), [4, 8]))
 
 
-@verifies("replay.nested.inlined", observe="replay")
+@verifies("replay.nested.inlined+2", observe="replay")
 def test_a_captured_function_that_calls_another() -> None:
     inner = TinyJit(lambda x: x * 2)
     outer = TinyJit(lambda x: inner(x) + 1)

@@ -73,6 +73,19 @@ class RealizedIsDetached(AdapterSaboteur):
                                      for value in seen.values])
 
 
+class CallsReturnConstants(AdapterSaboteur):
+    rule = "replay.gradient.eager"
+    description = "no derivative goes through what a captured function returned"
+    base = ORACLE
+
+    def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
+        names = {each["to"] for each in program["statements"] if each["do"] == "gradient"}
+        if not any(each["do"] == "calls" for each in program["statements"]):
+            return seen
+        return replace(seen, values=[Value.of(value.name, np.zeros_like(value.array()))
+                                     if value.name in names else value for value in seen.values])
+
+
 class NothingHasNoDerivative(Instead):
     rule = "gradient.empty.reached"
     description = "the derivative of a sum of nothing is not found"

@@ -68,7 +68,7 @@ class WalksByRecursion(ImplPatch):
     target = "impl.gradient:below"
 
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def below(roots: Any, through: int = -1) -> Any:
+        def below(roots: Any, through: int = -1, ends: Any = ()) -> Any:
             found: dict[Any, None] = {}
 
             def visit(node: Any) -> None:

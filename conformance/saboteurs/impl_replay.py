@@ -282,10 +282,10 @@ class WaitsMakeNoDifference(Edit):
 
 
 class CapturesInsideACapture(Edit):
-    rule = "replay.nested.inlined"
+    rule = "replay.nested.inlined+2"
     description = "a captured function counts its calls and is replayed inside another one"
     file = "impl/replay/jit.py"
-    old = "if session.capturing.observers or not mode.captures:"
+    old = "if session.capturing.inlined or not mode.captures:"
     new = "if not mode.captures:"
 
 
@@ -307,5 +307,49 @@ class ErrorsTakeBack(Edit):
     rule = "replay.failure.done+2"
     description = "an argument that was assigned before the capture failed is what it was"
     file = "impl/replay/jit.py"
-    old = "write_back(given, stand_ins, arguments.leaves, gradients)"
-    new = "write_back([], stand_ins, arguments.leaves, gradients)"
+    old, new = "            call.write_back()\n", "            pass\n"
+
+
+class ResultsHaveNoHistory(ImplPatch):
+    rule = "replay.gradient.eager"
+    description = "what a replay returns is a value from nowhere"
+    target = "impl.replay.history:Expression.note"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda expression, leaf, *standing: None
+
+
+class GradientsHaveTheValuesOfTheCapture(Edit):
+    rule = "replay.gradient.eager"
+    description = "a gradient of what a replay returned uses the random numbers of the capture"
+    file = "impl/replay/history.py"
+    old, new = "[start - begun + int(bind.src[1].arg) if", "[int(bind.src[1].arg) if"
+
+
+class LostWaysAreNoWays(Edit):
+    rule = "replay.gradient.eager"
+    description = "a gradient through an argument that nobody holds any more is 0"
+    file = "impl/tensor/autograd.py"
+    old, new = "if isinstance(custom, Lost) and custom.others:", "if False:"
+
+
+class CapturesForgetExpressions(Edit):
+    rule = "replay.gradient.eager"
+    description = "no gradient goes through what a capture had to compute before it began"
+    file = "impl/gradient/nodes.py"
+    old, new = "computed.realized in (node, None)", "computed.realized is node"
+
+
+class ResultsHoldAllCallsBefore(Edit):
+    rule = "replay.gradient.eager"
+    description = "a state that goes through many calls holds all values that it had"
+    file = "impl/replay/history.py"
+    old, new = "    if strong:\n        return root\n", "    return root\n"
+
+
+class TransformsReplay(Edit):
+    rule = "replay.nested.inlined+2"
+    description = "a transform calls a captured function as if it had values"
+    file = "impl/transforms/tracing.py"
+    old = "return session.capturing.inlining()"
+    new = "from contextlib import nullcontext; return nullcontext()"

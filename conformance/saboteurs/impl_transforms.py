@@ -32,8 +32,8 @@ class LooksAreForgotten(Edit):
     rule = "transforms.values.looked"
     description = "what a function realizes is a leaf for its derivative"
     file = "impl/tensor/base.py"
-    old = "and (node.reads & _parameter_bits[0] or keeping):"
-    new = "and node.reads & _parameter_bits[0]:"
+    old = "and (always or node.reads & dependent_bits[0] or keeping):"
+    new = "and (always or node.reads & dependent_bits[0]):"
 
 
 class FlipsTheExamples(Edit):

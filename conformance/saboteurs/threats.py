@@ -144,19 +144,21 @@ class AnyArgumentsWillDo(ImplPatch):
 
 
 class InnerCapturesHide(ImplPatch):
-    rule = "replay.nested.inlined"
+    rule = "replay.nested.inlined+2"
     description = "what a captured function runs inside another one is not recorded there"
     target = "impl.replay.jit:TinyJit.__call__"
 
     def replacement(self, original: Function) -> Function:
         def call(captured: Any, *given: Any, **named: Any) -> Any:
-            observers = import_module("impl.realize").session.capturing.observers
-            outer = list(observers)
-            observers.clear()
+            capturing = import_module("impl.realize").session.capturing
+            outer, inlined = list(capturing.observers), capturing.inlined
+            capturing.observers.clear()
+            capturing.inlined = 0
             try:
                 return original(captured, *given, **named)
             finally:
-                observers.extend(outer)
+                capturing.observers.extend(outer)
+                capturing.inlined = inlined
         return call
 
 

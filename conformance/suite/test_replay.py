@@ -101,6 +101,24 @@ def test_numbers_that_a_body_reads_from_outside(subject: Subject) -> None:
         subject.check_whole(program, "replay")
 
 
+@verifies("replay.gradient.eager", observe="replay")
+def test_gradients_of_what_calls_returned(subject: Subject) -> None:
+    """By an argument of the last call, and by a tensor from outside."""
+    square: Statement = {"do": "mul", "to": "y", "from": ["x", "x"]}
+    body: list[Statement] = [square, {"do": "mul", "to": "out", "from": ["y", "t0"]}]
+    for target in ("t1", "t0"):
+        *statements, observe = called(3, GIVEN, 0, body)["statements"]
+        total: Statement = {"do": "sum", "to": "total", "from": ["out"], "axes": [0],
+                            "keepdims": False}
+        gradient: Statement = {"do": "gradient", "to": "slope", "from": ["total", target]}
+        program = protocol.program([*statements, total, gradient, observe,
+                                    {"do": "observe", "names": ["slope"]}])
+        if subject.supports(program):
+            _right_or_refused(subject, program)
+        else:
+            subject.skipped += 1
+
+
 @verifies("replay.arguments.call", observe="replay")
 def test_tensors_in_containers_are_those_of_the_call(subject: Subject) -> None:
     for nested in range(4):

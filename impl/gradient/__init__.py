@@ -7,7 +7,7 @@ again.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Container, Iterable, Sequence, Set
 from typing import Any
 
 from impl.errors import GraphError
@@ -95,9 +95,9 @@ def sources_of(node: UOp) -> tuple[UOp, ...]:
 _BUFFER, _DETACH = Ops.BUFFER, Ops.DETACH
 
 
-def below(roots: Iterable[UOp], through: int = -1) -> list[UOp]:
+def below(roots: Iterable[UOp], through: int = -1, ends: Container[UOp] = ()) -> list[UOp]:
     """All nodes below the roots, through realized tensors too, sources first; below a node that
-    reads none of some buffers, none.
+    reads none of some buffers, and below the `ends`, none.
     """
     order: list[UOp] = []
     seen: set[UOp] = set()
@@ -109,7 +109,7 @@ def below(roots: Iterable[UOp], through: int = -1) -> list[UOp]:
             order.append(stack.pop())
         elif node not in seen:
             seen.add(node)
-            if through < 0 or node.reads & through:
+            if (through < 0 or node.reads & through) and node not in ends:
                 stack += (node, None, *sources_of(node)[::-1])
             else:
                 order.append(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from impl.errors import GraphError
 from impl.ir import Ops, UOp, note_reads
 
 
@@ -17,6 +18,24 @@ class Custom:
 
     inputs: tuple[UOp, ...]
     pull: Callable[[UOp], Sequence[UOp | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Lost(Custom):
+    """What is said where nothing is known of the gradient: `pull` raises `error`.
+
+    With `others` it is not even known of what else the value may depend.
+    """
+
+    error: GraphError
+    others: bool
+
+
+def lost(inputs: tuple[UOp, ...], error: GraphError, others: bool) -> Lost:
+    """A gradient of which nothing is known but that the value depends on the inputs."""
+    def pull(gradient: UOp) -> list[UOp | None]:
+        raise error
+    return Lost(inputs, pull, error, others)
 
 
 def with_gradient(value: UOp, custom: Custom) -> UOp:

@@ -12,6 +12,7 @@ operations see through that.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 
 from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
@@ -418,11 +419,29 @@ def _stored(node: UOp) -> Place | None:
 
 
 def expression_of(node: UOp) -> UOp:
-    """The expression whose value a leaf holds, if a tensor still keeps it; else the node."""
-    if node.op is Ops.BUFFER:
+    """The expression whose value a leaf holds, if a tensor still keeps it, or a replay can tell it;
+    else the node.
+    """
+    if node.late is None:
+        return kept_expression(node)
+    told = _told.get(node)  # one walk comes here more than once
+    if told is None:  # r[impl replay.gradient.eager]
+        told = _told[node] = node.late[0](*node.late[2:])
+    return told
+
+
+#: The expressions of leaves that replays filled, as long as a walk holds them.
+_told: weakref.WeakValueDictionary[UOp, UOp] = weakref.WeakValueDictionary()
+
+
+def kept_expression(node: UOp) -> UOp:
+    """The expression whose value a leaf holds, if a tensor keeps it; else the node."""
+    if node.op is Ops.BUFFER and node.arg[1] == node.arg[0].version:
         for reference in node.arg[0].nodes:
             computed: UOp | None = reference()
-            if computed is not None and computed.realized is node:
+            # A capture forgets that it is in memory, but not what it is.
+            if computed is not None and computed.realized in (node, None) \
+                    and identical(shape_of(computed), shape_of(node)):
                 value = shown_value(computed)
                 if value is computed or in_memory(value) is not node:
                     return computed  # r[impl gradient.realized.keeps]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from impl.dtypes import dtypes
 from impl.effects import Placeholder
-from impl.gradient import Custom, below, nodes
+from impl.gradient import Custom, below, expression_of, nodes
 from impl.gradient.custom import with_gradient
 from impl.gradient.nodes import shape_of, where
 from impl.gradient.rules import adjoint, movement_path, region
@@ -13,17 +13,21 @@ from impl.ir import Ops, UOp, give_origin
 
 
 def substituted(roots: Sequence[UOp], replaced: Mapping[UOp, UOp], through: int = -1,
-                pure: bool = False) -> list[UOp]:
+                pure: bool = False, anew: bool = False) -> list[UOp]:
     """The graphs with nodes replaced; a node that reads none of `through` stays as it is.
 
-    With `pure` no memory is written: what is written is a choice of elements instead.
+    With `pure` no memory is written: what is written is a choice of elements instead. With `anew`
+    what was computed from a node that is replaced is computed again, though it is in memory.
     """
     done: dict[UOp, UOp] = dict(replaced)
-    for node in below(roots, through):
+    for node in below(roots, through, replaced):
         if node in done:
             continue
         if node.op is Ops.BUFFER:
             done[node] = node  # in memory: its value is what it is
+            if anew and (expression := expression_of(node)) is not node \
+                    and done[expression] is not expression:
+                done[node] = done[expression]
             continue
         if pure and node.op is Ops.AFTER:
             base, (view, value) = node.src[0], node.src[1].src

@@ -325,4 +325,4 @@ def _let_go() -> None:
     for holder in living():
         leaf = in_memory(holder.uop)
         if leaf is not None:
-            holder.hold(leaf)  # r[impl realize.rescue.held+2]
+            holder.hold(leaf, True)  # r[impl realize.rescue.held+2]

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from impl.effects import lock
@@ -44,10 +45,34 @@ class Printer(Protocol):
 
 
 class _Capturing(threading.local):
-    """The captures under way in this thread; each is told of every run."""
+    """The captures under way in this thread; each is told of every run.
+
+    `inlined` counts these and the transforms that trace a function: within them a captured function
+    is a part of the function around it.
+    """
 
     def __init__(self) -> None:
         self.observers: list[Any] = []
+        self.inlined = 0
+
+    @contextmanager
+    def inlining(self) -> Iterator[None]:
+        """Within it a captured function runs as it is."""
+        self.inlined += 1
+        try:
+            yield
+        finally:
+            self.inlined -= 1
+
+    @contextmanager
+    def observed(self, observer: Any) -> Iterator[None]:
+        """Within it an observer is told of every run."""
+        with self.inlining():
+            self.observers.append(observer)
+            try:
+                yield
+            finally:
+                self.observers.remove(observer)
 
 
 class Session:

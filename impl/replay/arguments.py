@@ -24,6 +24,7 @@ class Arguments:
     variables: dict[str, UOp] = field(default_factory=dict)
     signature: dict[str, Any] = field(default_factory=dict)
     leaves: dict[str, UOp] = field(default_factory=dict)  # of the tensors, when the call began
+    roots: dict[str, UOp] = field(default_factory=dict)  # what they were before that
 
     def bind(self, path: str, value: UOp) -> None:
         """Note a bound variable; one variable has one value in a call."""
@@ -73,7 +74,8 @@ def take_apart(given: Any) -> Arguments:
     while stack:
         path, value = stack.pop()
         if isinstance(value, Tensor):
-            found.tensors[path], node = value, value.uop
+            found.tensors[path] = value
+            found.roots[path] = node = value.uop
             where = value.sharding if isinstance(value.device, Mesh) else value.device
             found.signature[path] = ("Tensor", found.shape(path, node.shape or ()), node.dtype.name,
                                      where, *_gradient(value))

@@ -8,28 +8,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl import realize, symbolic
-from impl.effects import Buffer, Effects, forget_realized, is_lost, leaf_of, living, living_here
+from impl.effects import Buffer, Effects, forget_realized, is_lost, living, living_here
 from impl.errors import VariableError, user_line
 from impl.gradient import expression_of
 from impl.ir import Ops, UOp, toposort
 from impl.replay.arguments import Arguments, shown, take_apart
+from impl.replay.history import SIZES, Expressions
 from impl.replay.pure import PLAIN
 from impl.replay.reads import Reads, Reason
 from impl.replay.recording import Captured, Recording
 from impl.replay.results import buffer_and_shape, mapped
-from impl.replay.states import Change, Owner, Source, copied, own_memory
+from impl.replay.states import Change, Owner, Source, own_memory
 from impl.tensor import Tensor
-from impl.tensor.base import parameters
+from impl.tensor.base import parameters, realize_unasked
 from impl.tensor.random import generator
 
 
 class Capture:
     """What one call did: its runs, in order, and which tensors it changed."""
 
+    keeps_graphs = False  # whether somebody looks at the graphs of the runs afterwards
+
     def __init__(self, name: str, function: Any, arguments: Arguments,
-                 aside: Sequence[Tensor], reads: Reads, trust: bool = False) -> None:
+                 originals: Sequence[tuple[UOp, UOp]], aside: Sequence[Tensor], reads: Reads,
+                 trust: bool = False) -> None:
         self.name, self.arguments, self.function = name, arguments, function
         self.aside = {id(tensor) for tensor in aside}  # tensors that the function cannot know
+        self.originals = originals  # what the arguments were, and the leaves that they are now
         self.runs: list[realize.Run] = []
         self.reads, self.reasons, self.trust = reads, list[Reason](), trust
         gc.collect()
@@ -92,35 +97,81 @@ class Capture:
         # What a transform has traced on is no value: closures of the graph may keep it alive.
         touched = [h for h in living() if isinstance(h, Tensor) and known.get(id(h)) is not h.uop
                    and (id(h) in known or id(h) in ours and not is_lost(h.uop))]
+        expressions = [(t, expression_of(t.uop)) for t in (*returned.values(), *touched)]
         realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
+        gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
+                     and id(h.grad) not in known and id(h.grad) in ours]
+        accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
+        self.sources = self._sources({buffer_and_shape(t)[0] for t, _ in expressions
+                                      if id(t) in accounted | known.keys()})
+        history = self._history(expressions, {id(t) for t in returned.values()} - known.keys())
         for tensor in returned.values():
             if id(tensor) not in known:  # r[impl replay.output.own+2]
                 tensor._ancestors = ()  # no more than what a replay returns
         paths = {id(t): path for path, t in self.arguments.tensors.items()}
-        changes = [Change(paths.get(id(h)) or weakref.ref(h), *buffer_and_shape(h))
-                   for h in touched if id(h) in known]
-        gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
-                     and id(h.grad) not in known and id(h.grad) in ours]
-        changes += [Change(paths.get(id(h)) or weakref.ref(h), *buffer_and_shape(h.grad), True)
-                    for h in gradients]
-        accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
-        strays = [h for h in touched if id(h) not in known and id(h) not in accounted]
-        if strays:
-            self.refuse(f"keeps a tensor of shape {strays[0].shape} outside, where no replay could "
-                        "put the next one",
-                        "return it, or .assign it to a tensor that exists before the call")
+        changes = [Change(paths.get(id(h)) or weakref.ref(h), *buffer_and_shape(of),
+                          of is not h, history.expressions.get(id(of)))
+                   for h, of in [*((h, h) for h in touched if id(h) in known),
+                                 *((h, h.grad) for h in gradients)]]
+        strays = [weakref.ref(h) for h in touched
+                  if id(h) not in known and id(h) not in accounted]
+        del expressions, touched
+        self._refuse_strays(strays)
         self._check_result(result)
         if any(h._parameter is not was for h, was, _ in self.parameters):
             self.refuse("changes requires_grad of a tensor from outside", "do it before the call")
         if self.reasons:
             return None
         holders = {id(h): paths.get(id(h)) or weakref.ref(h) for h, _ in self.before}
-        kept = {c.buffer for c in changes} | {buffer_and_shape(t)[0] for t in returned.values()}
         return Captured(
             self.name, self.function, self.arguments, self.runs, result, changes,
-            self._sources(kept), holders, self.comparisons, self.random_start, self.reads,
+            self.sources, holders, self.comparisons, self.random_start, self.reads,
             [paths.get(id(h)) or weakref.ref(h) for h, _, without in self.parameters
-             if not without and h.grad is None])
+             if not without and h.grad is None], history)
+
+    def _history(self, expressions: Sequence[tuple[Tensor, UOp]], new: set[int]) -> Expressions:
+        """Note the expressions of what is in memory now, `new` tensors that are returned among it,
+        beside it and for later calls.
+        """
+        leaves = self.arguments.leaves
+        before = [(h, node) for h, node in self.before
+                  if node.op is Ops.BUFFER and id(h) not in self.aside]
+        history = Expressions(self.name, leaves, [node for _, node in before],
+                          {node for h, node in before if h._parameter})
+        made = {buffer for run in self.runs for buffer in run.outputs}
+        # What is not replayed keeps all that it computes by, as outside of a capture.
+        told = new | ({id(t) for t, _ in expressions} if self.reasons else set())
+        written = {buffer: source.written for buffer, source in self.sources.items()}
+        history.add({id(t): node for t, node in expressions if not t._parameter}, told,
+                    written, made, SIZES if self.arguments.variables else "")
+        given = dict(zip(leaves, self.originals, strict=False))
+        standing = history.standing([given[path] for path in history.paths], history.states,
+                                    self.random_start, self.random_start)
+        for tensor, _ in expressions:
+            expression = history.expressions.get(id(tensor))
+            if expression is not None:
+                buffer, shape = buffer_and_shape(tensor)
+                tensor.uop = buffer.leaf(shape)  # without another name
+                expression.note(tensor.uop, *standing)
+            tensor._history = None  # it was one of stand-ins
+        history.done()
+        return history
+
+    def _refuse_strays(self, strays: Sequence[weakref.ref[Tensor]]) -> None:
+        """Refuse a function that keeps new tensors outside; those that only the graph of the call
+        held are gone by now.
+        """
+        if any(reference() is not None for reference in strays) and not self.keeps_graphs:
+            for run in self.runs:  # functions that say what a gradient is may know tensors
+                run.effects = Effects([], [])
+            gc.collect()
+        for reference in strays:
+            stray = reference()
+            if stray is not None:
+                self.refuse(f"keeps a tensor of shape {stray.shape} outside, where no replay could "
+                            "put the next one",
+                            "return it, or .assign it to a tensor that exists before the call")
+                return
 
     def _check_result(self, result: Any) -> None:
         """Refuse a result of which each call has to make a new one, other than a tensor."""
@@ -163,24 +214,6 @@ class Capture:
         return found
 
 
-def stand_ins_of(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
-    """For each tensor one with a copy of its memory; tensors that share memory still do."""
-    copies: dict[Buffer, Buffer] = {}
-    found: dict[int, Tensor] = {}
-    for tensor in tensors:
-        leaf = leaf_of(tensor.uop)
-        assert leaf is not None
-        buffer = leaf.arg[0]
-        if buffer not in copies:
-            copies[buffer] = copied(buffer)
-        stand_in = Tensor(copies[buffer].leaf(leaf.arg[2]))
-        stand_in.grad = tensor.grad
-        if tensor.requires_grad:
-            stand_in.requires_grad = True
-        found.setdefault(id(tensor), stand_in)
-    return found
-
-
 def part(tensors: Sequence[Tensor]) -> None:
     """Give tensors that share memory memory of their own, all but the first.
 
@@ -200,22 +233,10 @@ def part(tensors: Sequence[Tensor]) -> None:
                 own_memory(holder, {})  # r[impl replay.state.parted]
 
 
-def write_back(given: Sequence[Tensor], stand_ins: dict[int, Tensor],
-                leaves: dict[str, UOp], gradients: Sequence[Tensor | None]) -> None:
-    """Let the arguments have what their stand-ins were given."""
-    started = set(leaves.values())
-    for tensor, gradient in zip(given, gradients, strict=True):
-        stand_in = stand_ins[id(tensor)]
-        if stand_in.uop not in started:  # the function assigned to it
-            tensor.uop = stand_in.uop
-        if stand_in.grad is not gradient:
-            tensor.grad = stand_in.grad
-
-
 def _realize_all(tensors: Sequence[Tensor]) -> None:
     """Realize tensors together; one by one if they have other values for one variable."""
     try:
-        realize.realize(tensors)
+        realize_unasked(tensors)
     except VariableError:
         for tensor in tensors:
-            realize.realize([tensor])
+            realize_unasked([tensor])

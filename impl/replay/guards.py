@@ -3,6 +3,7 @@ as one function of Python.
 """
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,22 +11,25 @@ from impl.effects import Buffer
 from impl.ir import Ops
 from impl.realize import Mode
 from impl.replay.arguments import Arguments
+from impl.replay.history import Expressions, Stood
 from impl.replay.reads import Reads, Test
 from impl.replay.states import States
 from impl.symbolic import identical
 from impl.tensor import Tensor
+from impl.tensor.base import dependent_bits
 
-#: The buffers that the kernels read of the arguments; None if anything has changed.
-Hold = Callable[[Sequence[Any], Mode], "list[Buffer] | None"]
+#: The buffers that the kernels read of the arguments, whether an argument may depend on a
+#: parameter, and what stands in the places of expressions; None if anything has changed.
+Hold = Callable[[Sequence[Any], Mode], "tuple[list[Buffer], int, tuple[Stood, ...]] | None"]
 #: Python values that are equal if their types are and `==` says so.
 _EXACT = (bool, int, str, bytes, type(None))
 
 
 def shortcut_of(arguments: Arguments, read: Sequence[str], states: States, reads: Reads,
-                mode: Mode | None) -> Hold | None:
+                mode: Mode | None, history: Expressions) -> Hold | None:
     """The guards of calls like this one, where all arguments are given without names, and are
     tensors or plain Python values; None for other calls. `read` are the paths of tensors that the
-    kernels read.
+    kernels read; `history` has those that expressions name.
     """
     # r[impl replay.shortcut.same+3]
     count = arguments.signature["[0]"][1]
@@ -58,21 +62,35 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States, reads
         test.add("w is None or w.uop is not {} or {}.version != {}", leaf, leaf.arg[0], leaf.arg[1])
     test.add_places(list(reads.places.values()))
     found = [f"b{name}" for name, path in zip(names, paths, strict=True) if path in read]
-    made: Hold = test.made(f"[{', '.join(found)}]")
+    made: Hold = test.made(f"[{', '.join(found)}], {_standing(test, history, paths, names)}")
     return made
+
+
+def _standing(test: Test, history: Expressions, paths: Sequence[str], names: Sequence[str]) -> str:
+    """The words for what stands in the places of expressions: see `Expressions.standing`."""
+    told = [names[paths.index(path)] for path in history.paths]
+    if history.dependent:
+        return f"1, ({''.join(f'n{name}, ' for name in told)})"
+    for name in told:  # what depends on a parameter is held, and looked at in full
+        test.add(f"n{name}.late is not None and n{name}.late[1]")
+    bits = " | ".join(f"n{name}.reads" for name in told) or "0"
+    held = "".join(f"({test.name(weakref.ref)}(b{name}), v{name}, s{name}), " for name in told)
+    return f"({bits}) & {test.name(dependent_bits)}[0], ({held})"
 
 
 def _add_tensor(test: Test, name: str, tensor: Tensor) -> None:
     """A tensor of this form that is in memory."""
     leaf, device = tensor.uop, tensor.device
     test.add(f"{name}.__class__ is not {{}}", Tensor)
-    test.line(f"n = {name}.uop")
-    same = "{} is not {}" if isinstance(device, str) and False else f"{name}.device != {{}}"
-    test.add(f"n.op is not {{}} or n.dtype is not {{}} or {same} or {name}._parameter is not None "
-             f"or {name}.grad is not None", Ops.BUFFER, leaf.dtype, device)
-    test.line(f"b{name}, v, s = n.arg")
-    test.add(f"v != b{name}.version or b{name}.device != {{}} or b{name}.shardings "
-             "or not (s is {} or {}(s, {}))", device, leaf.arg[2], identical, leaf.arg[2])
+    node = f"n{name}"
+    test.line(f"{node} = {name}.uop")
+    test.add(f"{node}.op is not {{}} or {node}.dtype is not {{}} or {name}.device != {{}} or "
+             f"{name}._parameter is not None or {name}.grad is not None",
+             Ops.BUFFER, leaf.dtype, device)
+    test.line(f"b{name}, v{name}, s{name} = {node}.arg")
+    test.add(f"v{name} != b{name}.version or b{name}.device != {{}} or b{name}.shardings "
+             f"or not (s{name} is {{}} or {{}}(s{name}, {{}}))",
+             device, leaf.arg[2], identical, leaf.arg[2])
 
 
 def _add_value(test: Test, name: str, described: Any) -> bool:

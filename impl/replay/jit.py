@@ -14,21 +14,17 @@ from impl.effects import lock
 from impl.errors import ReplayError, user_line
 from impl.realize import session
 from impl.replay.arguments import take_apart
-from impl.replay.capture import Capture, stand_ins_of, write_back
+from impl.replay.capture import Capture
 from impl.replay.reads import Reads, Reason
 from impl.replay.recording import Recording
-from impl.replay.results import mapped
+from impl.replay.stand_ins import StandIns
 from impl.symbolic import watching
-from impl.tensor import Tensor
 from impl.tensor.random import generator
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 #: Captures that came to nothing, after which a function is traced at each call.
 _ATTEMPTS = 3
-#: Arguments in which a function can put nothing.
-_WHOLE = ("Tensor", "Variable", "int", "bool", "float", "str", "bytes", "NoneType", "complex",
-          "tuple", "array")
 
 
 class TinyJit(Generic[Parameters, Returned]):
@@ -104,8 +100,9 @@ class TinyJit(Generic[Parameters, Returned]):
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture, replay or trace."""
         mode = realize.in_force()
-        if session.capturing.observers or not mode.captures:
-            return self.function(*args, **kwargs)  # r[impl replay.nested.inlined]
+        if session.capturing.inlined or not mode.captures:
+            # r[impl replay.nested.inlined+2]
+            return self.function(*args, **kwargs)
         if not kwargs and not mode.poison:
             for recording in self.entries:  # the one that was used last stands first
                 hold = recording.shortcut
@@ -119,7 +116,7 @@ class TinyJit(Generic[Parameters, Returned]):
                     if found is not None:
                         self.calls += 1
                         self.replays += 1
-                        return recording.run_again(found)
+                        return recording.run_again(*found)
         return self._in_full(args, kwargs, bool(mode.poison))
 
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:
@@ -196,68 +193,56 @@ class TinyJit(Generic[Parameters, Returned]):
         return reads
 
     def _capture(self, args: Sequence[Any], kwargs: Any) -> Returned:
-        """Run the function on stand-ins of the arguments, and record what it does.
-
-        A stand-in has memory of its own. So a tensor that is an argument and that the function
-        also uses by another name is told apart from the argument.
-        """
+        """Run the function on stand-ins of the arguments, and record what it does."""
         try:
-            arguments = take_apart((args, kwargs))
+            given = take_apart((args, kwargs))
         except ReplayError as error:
             self.reasons[Reason(user_line(), f"is given what no guard can see: {error.detail}",
                                 error.remedy)] = None
             return self._trace(args, kwargs)
         reads = self._reads(args, kwargs)
         self.reasons.update(reads.reasons)
-        tensors = arguments.tensors
-        given = list(tensors.values())
         if reads.reasons:
             return self._trace(args, kwargs)  # r[impl replay.traced.reason]
-        realize.realize(given)
-        shared = any(_is_part_of(tensor, reads) for tensor in given) or \
-            any(form[0] not in _WHOLE for path, form in arguments.signature.items()
-                if path != "[1]" and isinstance(form, tuple))
-        states = list(reads.tensors.values()) if shared else []
-        realize.realize(states)
-        stand_ins = stand_ins_of(given)
-        # While these live, nothing overwrites the memory of the arguments.
-        kept = [Tensor(tensor.uop) for tensor in [*given, *states]]
-        gradients = [tensor.grad for tensor in given]
-        own_args, own_kwargs = mapped((args, kwargs), lambda v: stand_ins.get(id(v), v))
-        arguments = take_apart((own_args, own_kwargs))
-        arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
-        capture = Capture(self.name, self.function, arguments, kept, reads, self.trust)
-        known = [(h, h.grad) for h, _ in capture.before] if shared else []
-        started = {id(tensor): tensor.uop for tensor in given}
+        call = StandIns(args, kwargs, given, reads)
+        capture = Capture(self.name, self.function, call.arguments, call.originals, call.kept,
+                          reads, self.trust)
+        gradients = [(h, h.grad) for h, _ in capture.before] if call.shared else []
         self.attempts += 1
-        session.capturing.observers.append(capture)
-        try:
-            with watching() as capture.comparisons:
-                result = self.function(*own_args, **own_kwargs)
-            capture.check_containers((own_args, own_kwargs))
-            if self.trust:  # what the body itself has changed is not looked at
-                reads.places = {at: p for at, p in reads.places.items() if p.holds()}
-            recording = None if lock.disturbed else capture.finish(result)
-        finally:
-            session.capturing.observers.remove(capture)
-            # r[impl replay.failure.done+2]
-            write_back(given, stand_ins, arguments.leaves, gradients)
+        result, recording = self._recorded(call, capture)
         self.reasons.update(dict.fromkeys(capture.reasons))
         if lock.disturbed:
-            return self._not_captured(result, given, stand_ins)
-        if recording is None or not recording.states.may_be(tensors, started):
-            if shared:  # r[impl replay.guard.state]
-                _take_back([*given, *states], kept, known)
+            self._not_captured()
+            return call.originals_in(result)
+        if recording is None or not recording.states.may_be(given.tensors, call.started):
+            if call.shared:  # r[impl replay.guard.state]
+                call.take_back(gradients)
                 generator.counter = capture.random_start
                 return self._trace(args, kwargs)
             if recording is not None:
-                _write_through(given, kept, stand_ins)
+                call.write_through()
             recording = None
         if recording is not None and reads.hold():  # r[impl replay.failure.done+2]
             self.attempts = 0
             recording.mode = realize.in_force()
             self._keep(recording)
-        return self._returned(result, given, stand_ins)
+        return call.originals_in(result)
+
+    def _recorded(self, call: StandIns, capture: Capture) -> tuple[Any, Recording | None]:
+        """Call the function; its result, and the recording if one can be made."""
+        reads, recording = capture.reads, None
+        try:
+            with session.capturing.observed(capture):
+                with watching() as capture.comparisons:
+                    result = self.function(*call.args, **call.kwargs)
+                capture.check_containers((call.args, call.kwargs))
+                if self.trust:  # what the body itself has changed is not looked at
+                    reads.places = {at: p for at, p in reads.places.items() if p.holds()}
+                if not lock.disturbed:
+                    recording = capture.finish(result)
+        finally:
+            call.write_back()
+        return result, recording
 
     def _keep(self, recording: Recording) -> None:
         """Add a capture. One that agrees with another at other sizes is right for all sizes."""
@@ -269,20 +254,12 @@ class TinyJit(Generic[Parameters, Returned]):
                     return
         self.entries.insert(0, recording)
 
-    def _not_captured(self, result: Any, given: Sequence[Tensor],
-                      stand_ins: dict[int, Tensor]) -> Returned:
-        """What a call returns that waited for another thread: the next call is captured instead."""
+    def _not_captured(self) -> None:
+        """Say, once, that a call waited for another thread: the next one is captured instead."""
         if not self.disturbed:  # r[impl replay.thread.isolated+2]
             print(f"tensor-schedule: {self.name} was not captured: other threads worked while it "
                   "waited; wait outside of it, or let no other thread work", file=sys.stderr)
         self.disturbed, self.attempts = True, 0
-        return self._returned(result, given, stand_ins)
-
-    @staticmethod
-    def _returned(result: Any, given: Sequence[Tensor], stand_ins: dict[int, Tensor]) -> Any:
-        """The result, with the arguments themselves where the function returned a stand-in."""
-        originals = {id(stand_ins[id(tensor)]): tensor for tensor in given}
-        return mapped(result, lambda v: originals.get(id(v), v))
 
     def explain(self) -> str:
         """The captures, their guards and how often each was used; why calls are traced."""
@@ -302,31 +279,3 @@ class TinyJit(Generic[Parameters, Returned]):
 def captured_function(value: Any) -> Any:
     """The function of a captured function; None for anything else."""
     return value.function if type(value) is TinyJit else None
-
-
-def _is_part_of(tensor: Tensor, reads: Reads) -> bool:
-    """Whether an argument is, or is a view of, a tensor that the function uses besides."""
-    if id(tensor) in reads.tensors:
-        return True
-    return any(id(root()) in reads.tensors for root, *_ in tensor._ancestors)
-
-
-def _take_back(tensors: Sequence[Tensor], kept: Sequence[Tensor],
-               gradients: Sequence[tuple[Tensor, Tensor | None]]) -> None:
-    """Give tensors the values and gradients back that they had when a capture began."""
-    for tensor, before in zip(tensors, kept, strict=True):
-        tensor.uop = before.uop
-    for tensor, gradient in gradients:
-        tensor.grad = gradient
-
-
-def _write_through(given: Sequence[Tensor], kept: Sequence[Tensor],
-                   stand_ins: dict[int, Tensor]) -> None:
-    """Write what a function assigned to its arguments, where one is a view, as an assignment."""
-    for tensor, before in zip(given, kept, strict=True):
-        after = stand_ins[id(tensor)]
-        if tensor.uop is after.uop and before.uop is not after.uop:
-            tensor.uop = before.uop
-            tensor.assign(Tensor(after.uop))
-
-

@@ -14,11 +14,12 @@ from impl.errors import ReplayError
 from impl.ir import Ops, Shape, UOp
 from impl.realize import session
 from impl.replay.arguments import take_apart
-from impl.replay.capture import Capture, stand_ins_of
+from impl.replay.capture import Capture
 from impl.replay.jit import TinyJit, captured_function
 from impl.replay.reads import Reason
 from impl.replay.recording import Captured
-from impl.replay.results import buffer_and_shape, mapped
+from impl.replay.results import buffer_and_shape
+from impl.replay.stand_ins import StandIns
 from impl.replay.states import States, copied
 from impl.symbolic import watching
 from impl.tensor import Tensor
@@ -57,6 +58,7 @@ class Observation:
 class _Observer(Capture):
     """A capture that has each run planned once more, by somebody else."""
 
+    keeps_graphs = True
     planner: Callable[[Effects], Any]
     planned: list[Any]
     waiting: dict[int, tuple[Effects, Any]]  # by identity: planned, and not run yet
@@ -86,17 +88,11 @@ def observe(function: Any, args: Sequence[Any], kwargs: dict[str, Any],
         if not free or session.capturing.observers:
             raise ReplayError(jit.name, "is observed while another captured function runs",
                               "do it outside of captured functions and other threads")
-        arguments = take_apart((args, kwargs))
         reads = jit._reads(args, kwargs)
-        given = list(arguments.tensors.values())
-        realize.realize(given)
-        stand_ins = stand_ins_of(given)
-        own_args, own_kwargs = mapped((args, kwargs), lambda v: stand_ins.get(id(v), v))
-        arguments = take_apart((own_args, own_kwargs))
-        arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
-        kept = [Tensor(tensor.uop) for tensor in given]
-        return _observe(jit, (own_args, own_kwargs), _Observer(
-            jit.name, captured_function(jit), arguments, kept, reads, jit.trust), planner)
+        call = StandIns(args, kwargs, take_apart((args, kwargs)), reads)
+        return _observe(jit, (call.args, call.kwargs), _Observer(
+            jit.name, captured_function(jit), call.arguments, call.originals, call.kept, reads,
+            jit.trust), planner)
 
 
 def _observe(jit: Any, given: Any, capture: _Observer,
@@ -108,19 +104,18 @@ def _observe(jit: Any, given: Any, capture: _Observer,
                            if (holder := reference()) is not None} for leaves in (was, gradients))
     captured, outputs, random_used = None, dict[str, tuple[Buffer, Shape]](), 0
     reasons = dict.fromkeys(capture.reads.reasons)
-    session.capturing.observers.append(capture)
     try:
-        with watching() as capture.comparisons:
-            result = jit.function(*given[0], **given[1])
-        capture.check_containers(given)
-        captured = capture.captured(result)
+        with session.capturing.observed(capture):
+            with watching() as capture.comparisons:
+                result = jit.function(*given[0], **given[1])
+            capture.check_containers(given)
+            captured = capture.captured(result)
         outputs = {path: buffer_and_shape(tensor)
                    for path, tensor in take_apart(result).tensors.items()}
         capture.before, capture.parameters, result = [], [], None
         if captured is not None and not States("", captured.sources, []).has_owners():
             captured = None
     finally:
-        session.capturing.observers.remove(capture)
         _put_back(was, gradients, copies)
         random_used = generator.counter - capture.random_start
         generator.counter = capture.random_start

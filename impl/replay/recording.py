@@ -11,16 +11,18 @@ from impl.collectives import Stretch
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, spoil
 from impl.errors import ReplayError
-from impl.ir import UOp
+from impl.ir import Ops, UOp
 from impl.places import Place
 from impl.realize import Made, Prepared, Segments
 from impl.realize.prepared import Position, Segment
 from impl.replay.arguments import Arguments, aliases_of, differing, expected
 from impl.replay.guards import Hold, shortcut_of
+from impl.replay.history import Expressions, Standing, Stood
 from impl.replay.reads import Reads, compiled
 from impl.replay.results import Leaf, filled, leaves_of, template_of
 from impl.replay.states import Change, Source, States
 from impl.tensor import Tensor
+from impl.tensor.base import realize_unasked
 from impl.tensor.random import generator
 
 _RANDOM_KEY = "the key of the random numbers"
@@ -35,7 +37,7 @@ class Captured:
     `comparisons` is what was asked of symbolic sizes, with the answers; `holders` the tensors that
     live besides, by identity: the path of an argument, or another tensor; `random_start` the
     counter of the random numbers when the call began; `reads` what the function reads besides;
-    `cleared` the tensors whose gradient it takes away.
+    `cleared` the tensors whose gradient it takes away; `history` which expressions gave the values.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Captured:
     random_start: int
     reads: Reads
     cleared: list[weakref.ref[Tensor] | str]
+    history: Expressions
 
 
 class Recording:
@@ -61,7 +64,7 @@ class Recording:
         self.signature = expected(arguments.signature, captured.function)
         self.aliases = aliases_of(arguments.leaves)
         self.states = States(captured.name, captured.sources, captured.changes)
-        self.result = template_of(captured.result, captured.holders)
+        self.result = template_of(captured.result, captured.holders, captured.history.expressions)
         kept = {c.buffer for c in captured.changes} | {x.buffer for x in leaves_of(self.result)}
         self.given = sorted(((b, s.path) for b, s in captured.sources.items()
                              if s.path is not None), key=lambda each: (len(each[1]), each[1]))
@@ -76,6 +79,7 @@ class Recording:
         self.random_start = captured.random_start
         self.random_used = generator.counter - captured.random_start
         self.reads, self.cleared = captured.reads, captured.cleared
+        self.history = captured.history
         self.hold = compiled(list(captured.reads.places.values()))
         self.mode: realize.Mode | None = None  # the settings in force
         self.uses = self.shortcuts = 0
@@ -188,6 +192,8 @@ class Recording:
         and launch it.
         """
         begun = False
+        given = [(arguments.roots[path], arguments.tensors[path].uop)
+                 for path in self.history.paths]
 
         def ready(outputs: list[Buffer]) -> None:
             nonlocal begun
@@ -196,6 +202,7 @@ class Recording:
             self._set_up(now, arguments)
             begun = True
 
+        start = generator.counter
         self.launch.let_go()
         made = [Made.again(b, self._size(b, arguments)) for b in self.fresh] if self.sizes else None
         try:
@@ -206,14 +213,30 @@ class Recording:
             if begun:  # r[impl realize.failure.left]
                 spoil(now[buffer] for buffer in self.states.written)
             raise
+        standing = self._standing(now, given, start)
         now.update(zip(self.fresh, outputs, strict=True))
-        self._change(now, arguments)
+        self._change(now, arguments, standing)
         if self.plain and self.trusted:
+            self.standing = standing.parts[1:]
             self.shortcut = shortcut_of(arguments, [path for _, path in self.given], self.states,
-                                        self.reads, self.mode)
-        return filled(self.result, now, arguments, self.paths)
+                                        self.reads, self.mode, self.history)
+        return filled(self.result, now, arguments, self.paths, standing)
 
-    def run_again(self, given: Sequence[Buffer]) -> Any:
+    def _standing(self, now: dict[Buffer, Buffer], given: Sequence[tuple[UOp, UOp]],
+                  start: int) -> Standing:
+        """What stood in the places of the expressions when this call began, at `start` of the
+        random numbers.
+        """
+        history, sources = self.history, self.states.sources
+        states = []
+        for leaf in history.states:
+            buffer, _, shape = leaf.arg
+            version = now[buffer].version - sources[buffer].written
+            states.append(UOp(Ops.BUFFER, leaf.dtype, (), (now[buffer], version, shape)))
+        return history.standing(given, states, self.random_start, start)
+
+    def run_again(self, given: Sequence[Buffer], dependent: int,
+                  standing: Sequence[Stood]) -> Any:
         """Replay a call in which the guards hold: nothing is left but to launch it."""
         self.shortcuts += 1
         if self.launch.large:
@@ -221,8 +244,14 @@ class Recording:
         outputs = self.prepared.run(given)
         result = self.result
         if result.__class__ is Leaf and len(outputs) == 1:  # most often
-            return Tensor._holding(outputs[0].leaf(result.shape), result.device)
-        return filled(result, dict(zip(self.fresh, outputs, strict=True)), None, self.paths)
+            leaf = outputs[0].leaf(result.shape)
+            if result.expression is not None:
+                result.expression.note(leaf, dependent, self.history.dependent,
+                                       (standing, *self.standing))
+            return Tensor._holding(leaf, result.device)
+        return filled(result, dict(zip(self.fresh, outputs, strict=True)), None, self.paths,
+                      Standing(bool(dependent), self.history.dependent,
+                               (standing, *self.standing)))
 
     def located(self, arguments: Arguments) -> dict[Buffer, Buffer] | None:
         """What stands now where the buffers stood that the capture read, if a replay is right."""
@@ -239,7 +268,7 @@ class Recording:
             ReplayError: the function would do something else now.
         """
         states, tensors = self.states, arguments.tensors
-        realize.realize(list(tensors.values()))
+        realize_unasked(list(tensors.values()))
         now = {buffer: states.find(buffer, self._size(buffer, arguments)) for buffer in states.own}
         held = states.held()
         if states.changes:
@@ -273,13 +302,16 @@ class Recording:
         if self.random_used:
             generator.reserve(self.random_used)  # r[impl replay.random.advances]
 
-    def _change(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
+    def _change(self, now: dict[Buffer, Buffer], arguments: Arguments,
+                standing: Standing) -> None:
         """Give the tensors that the function changes their new values."""
         for change in self.states.changes:
             holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
                 else change.holder()
             leaf = now.get(change.buffer, change.buffer).leaf(
                 arguments.again(change.shape, self.paths))
+            if change.expression is not None:
+                change.expression.note(leaf, *standing)
             if holder is not None and change.gradient:
                 holder.grad = Tensor(leaf)
             elif holder is not None:  # r[impl replay.state.eager]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -11,6 +11,7 @@ from impl.effects import Buffer, leaf_of
 from impl.ir import Shape, UOp
 from impl.places import ANYWHERE, Place
 from impl.replay.arguments import Arguments, is_record
+from impl.replay.history import Expression, Standing
 from impl.tensor import Tensor
 
 
@@ -18,11 +19,13 @@ class Leaf:
     """A tensor in a result: the buffer that held it in the capture, and the device it names.
 
     `holder`: the function returned a tensor that exists besides, an argument (its path) or another.
+    `expression` is what gives the value, if somebody may ask for a gradient of it.
     """
 
     def __init__(self, buffer: Buffer, shape: Shape,
-                 holder: weakref.ref[Tensor] | str | None = None, device: Place = ANYWHERE) -> None:
-        self.buffer, self.shape, self.holder = buffer, shape, holder
+                 holder: weakref.ref[Tensor] | str | None = None, device: Place = ANYWHERE,
+                 expression: Expression | None = None) -> None:
+        self.buffer, self.shape, self.holder, self.expression = buffer, shape, holder, expression
         self.device = device or buffer.device  # another one where there are no elements
 
 
@@ -44,7 +47,8 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
-def template_of(result: Any, holders: dict[int, weakref.ref[Tensor] | str]) -> Any:
+def template_of(result: Any, holders: dict[int, weakref.ref[Tensor] | str],
+                expressions: Mapping[int, Expression]) -> Any:
     """The result with every tensor replaced by a description; one tensor by one description."""
     made: dict[int, Leaf] = {}
 
@@ -52,7 +56,8 @@ def template_of(result: Any, holders: dict[int, weakref.ref[Tensor] | str]) -> A
         if not isinstance(value, Tensor):
             return value
         return made.setdefault(id(value), Leaf(
-            *buffer_and_shape(value), holders.get(id(value)), value.device))
+            *buffer_and_shape(value), holders.get(id(value)), value.device,
+            expressions.get(id(value))))
     return mapped(result, describe)
 
 
@@ -63,10 +68,11 @@ def leaves_of(template: Any) -> list[Leaf]:
 
 
 def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments | None,
-           paths: dict[UOp, str]) -> Any:
+           paths: dict[UOp, str], standing: Standing) -> Any:
     """The result of a replay; a tensor that exists besides is returned itself.
 
-    Without arguments there is none of those, and no shape depends on the call.
+    Without arguments there is none of those, and no shape depends on the call. `standing` is what
+    stood in the places of expressions.
     """
     made: dict[Leaf, Tensor] = {}
 
@@ -77,7 +83,7 @@ def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments | None
             held = _held(value, arguments)
             shape = value.shape if arguments is None else arguments.again(value.shape, paths)
             made[value] = held if held is not None else made_of(
-                value, now.get(value.buffer, value.buffer), shape)
+                value, now.get(value.buffer, value.buffer), shape, standing)
         return made[value]
     return mapped(template, fill)
 
@@ -90,11 +96,14 @@ def _held(leaf: Leaf, arguments: Arguments | None) -> Tensor | None:
     return None if leaf.holder is None else leaf.holder()
 
 
-def made_of(leaf: Leaf, buffer: Buffer, shape: Shape) -> Tensor:
+def made_of(leaf: Leaf, buffer: Buffer, shape: Shape, standing: Standing) -> Tensor:
     """A new tensor for a part of the result."""
     if buffer.shardings and shape not in buffer.shardings:  # r[impl multi.value.equal]
         buffer.lie(shape, leaf.buffer.sharding(leaf.shape))
-    return Tensor._holding(buffer.leaf(shape), leaf.device)
+    node = buffer.leaf(shape)
+    if leaf.expression is not None:
+        leaf.expression.note(node, *standing)
+    return Tensor._holding(node, leaf.device)
 
 
 def buffer_and_shape(tensor: Tensor | None) -> tuple[Buffer, Shape]:

@@ -12,7 +12,9 @@ from impl.effects import Buffer, is_lost, leaf_of, living
 from impl.errors import ReplayError
 from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of
+from impl.replay.history import Expression
 from impl.tensor import Tensor
+from impl.tensor.base import realize_unasked
 
 #: Whoever has a buffer: a tensor, while it lives.
 Owner = Callable[[], "Tensor | None"]
@@ -47,13 +49,15 @@ class Source:
 class Change:
     """A tensor that a call gives a new value: an argument (by path), or any other.
 
-    With `gradient`, not the tensor itself but its `.grad` is given a value.
+    With `gradient`, not the tensor itself but its `.grad` is given a value. `expression` is what
+    gives the value, if somebody may ask for a gradient of it.
     """
 
     holder: weakref.ref[Tensor] | str
     buffer: Buffer
     shape: Shape
     gradient: bool = False
+    expression: Expression | None = None
 
 
 class States:
@@ -86,7 +90,7 @@ class States:
         source = self.own[buffer]
         owners = [owner for reference in source.owners if (owner := reference()) is not None]
         if not all([leaf_of(owner.uop) is owner.uop for owner in owners]):
-            realize.realize(owners)
+            realize_unasked(owners)
         buffers = {owner.uop.arg[0] for owner in owners}
         if len(buffers) > 1:
             raise ReplayError(self.name, "tensors that were one when the function was captured are "
@@ -134,7 +138,7 @@ class States:
             elif any(leaf_of(u) is not None and leaf_of(u).arg[0] in written  # type: ignore
                      for u in toposort((holder.uop,), lambda u: leaf_of(u) is None)):
                 pending.append(holder)
-        realize.realize(pending)  # r[impl replay.readers.kept]
+        realize_unasked(pending)  # r[impl replay.readers.kept]
         for buffer in sorted(kept, key=lambda b: b.number):
             for captured, current in now.items():
                 if current is buffer:

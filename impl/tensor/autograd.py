@@ -1,13 +1,14 @@
 """`backward` and `gradient`: the gradient chapter seen from a tensor. Chapter: spec/tensor.md."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import ContextDecorator
 from typing import Any, Self
 
-from impl.errors import DTypeError, ShapeError
-from impl.gradient import compute_gradient, expression_of, nodes
-from impl.ir import UOp
+from impl.errors import DTypeError, GraphError, ShapeError
+from impl.gradient import below, compute_gradient, expression_of, nodes
+from impl.gradient.custom import Lost
+from impl.ir import Ops, UOp
 from impl.multi import Mesh
 from impl.tensor.base import mode, parameters
 from impl.tensor.creation import Creation
@@ -62,7 +63,10 @@ class Autograd(Creation):
             raise DTypeError("gradient", f"a tensor of {self.dtype.name} has no gradient",
                              "use a floating dtype")
         places = [expression_of(target.uop) for target in targets]
-        known = compute_gradient(expression_of(self.uop), self._seed(gradient), places)
+        root = expression_of(self.uop)
+        if not all(target._parameter for target in targets):
+            _refuse_lost(root, places)
+        known = compute_gradient(root, self._seed(gradient), places)
         return [known.get(place) for place in places]
 
     def _seed(self, gradient: Self | None) -> UOp:
@@ -75,6 +79,23 @@ class Autograd(Creation):
             raise ShapeError("backward", f"a gradient of shape {gradient.shape} for a tensor of "
                              f"shape {self.shape}", "give it in the tensor's shape")
         return nodes.cast(gradient.uop, self.dtype)
+
+
+def _refuse_lost(root: UOp, targets: Container[UOp]) -> None:
+    """Refuse a gradient whose way leads through what a replay returned and nobody holds any more.
+
+    Where something requires a gradient all that depends on it is held, so only for other targets
+    the way may be lost.
+    """
+    for node in below([root], ends=targets):
+        custom = node.tag if node.op is Ops.DETACH else None
+        if isinstance(custom, Lost) and custom.others:  # r[impl replay.gradient.eager]
+            raise custom.error
+        if node.op is Ops.BUFFER and node.arg[0].told == node.arg[1] and node not in targets \
+                and expression_of(node) is node:
+            raise GraphError("gradient", "its way leads through the result of a captured function "
+                             "that nobody holds any more", "keep that result in a variable, set "
+                             "requires_grad on what the gradient is for, or .detach() the result")
 
 
 class GradientMode(ContextDecorator):

@@ -9,7 +9,8 @@ import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self
 
 import numpy as np
@@ -455,28 +456,30 @@ class TensorBase(metaclass=Named):
     def realize(self, *others: Self) -> Self:
         """Compute the values of this tensor (and others, in one schedule) into memory."""
         tensors = [self, *others]
-        if _parameter_bits[0] or keeping:
+        if dependent_bits[0] or keeping:
             for tensor in tensors:
                 tensor._remember()
         self.runtime.realize(tensors)
         for tensor in tensors:
             if tensor._history is not None:
-                _parameter_bits[0] |= tensor.uop.reads
+                dependent_bits[0] |= tensor.uop.reads
         return self
 
-    def hold(self, leaf: UOp) -> None:
+    def hold(self, leaf: UOp, unasked: bool = False) -> None:
         """Hold the value from now on where it is in memory; gradients flow to what it was.
+
+        What is computed `unasked`, since others wait for it, keeps its expression in any case.
 
         If a node only gives another name to what is in memory, the name stays where a gradient
         needs it.
         """
         node = self.uop
         if self._history is not node:
-            self._remember()
+            self._remember(unasked)
         value, shown = nodes.named_value(node), nodes.shown_value(node)
         if shown is not value and shown.op is Ops.BUFFER and in_memory(shown) is leaf:
             # A view of all of it, where it lies and in its form: one value with what it shows.
-            expression = nodes.expression_of(leaf)
+            expression = nodes.kept_expression(leaf)
             self._history = None if expression is leaf else expression
             if not nodes.has_name(node):
                 self.uop = leaf
@@ -486,14 +489,14 @@ class TensorBase(metaclass=Named):
         else:
             self._history = None
         if self._history is not None or self._parameter:
-            _parameter_bits[0] |= leaf.reads  # of a parameter too: it may lie elsewhere now
+            dependent_bits[0] |= leaf.reads  # of a parameter too: it may lie elsewhere now
 
-    def _remember(self) -> None:
+    def _remember(self, always: bool = False) -> None:
         """Keep the expression, if its value may depend on a parameter."""
         node = self.uop
         known = node.op is Ops.BUFFER or node.op is Ops.DETACH and node.tag is None
         if not known and node.dtype.kind == "f" and not self._parameter \
-                and (node.reads & _parameter_bits[0] or keeping):
+                and (always or node.reads & dependent_bits[0] or keeping):
             self._history = node
             for kept in keeping:
                 kept.append(node)
@@ -795,7 +798,7 @@ class TensorBase(metaclass=Named):
             if self.uop.op is not Ops.BUFFER or _held_twice(self):
                 self._own_memory()
             self._parameter = True
-            _parameter_bits[0] |= self.uop.reads
+            dependent_bits[0] |= self.uop.reads
             _parameters[id(self)] = weakref.ref(self, functools.partial(_forget, id(self)))
 
     def requires_grad_(self, wanted: Any = True) -> Self:
@@ -823,7 +826,7 @@ class _Mode(threading.local):
 mode = _Mode()
 _parameters: dict[int, weakref.ref[Any]] = {}
 #: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
-_parameter_bits = [0]
+dependent_bits = [0]
 #: One list for each function that runs now and of which a derivative is taken: every value may
 #: depend on its arguments. Each keeps the expressions of what is realized meanwhile.
 keeping: list[list[UOp]] = []
@@ -836,7 +839,37 @@ def _forget(key: int, reference: weakref.ref[Any]) -> None:
 
 def recorded(sources: Iterable[UOp]) -> bool:
     """Whether somebody may ask for a gradient with respect to what these are made of."""
-    return bool(keeping) or any(source.reads & _parameter_bits[0] for source in sources)
+    return bool(keeping) or any(source.reads & dependent_bits[0] for source in sources)
+
+
+@contextmanager
+def expressions_kept() -> Iterator[list[UOp]]:
+    """Within it every tensor that is realized keeps its expression, while it lives; so does the
+    list.
+    """
+    kept: list[UOp] = []
+    keeping.append(kept)
+    try:
+        yield kept
+    finally:
+        keeping[:] = [each for each in keeping if each is not kept]  # equal ones may be others
+
+
+def realize_unasked(tensors: Sequence[Any]) -> None:
+    """Compute what nobody has asked for; gradients flow through it as if it had not been done."""
+    if tensors:
+        with expressions_kept():
+            tensors[0].realize(*tensors[1:])
+
+
+def note_dependent(leaf: UOp) -> None:
+    """Note that what is in memory there depends on a parameter."""
+    dependent_bits[0] |= leaf.reads
+
+
+def is_dependent(node: UOp) -> bool:
+    """Whether a value may depend on a parameter."""
+    return bool(node.reads & dependent_bits[0])
 
 
 def parameters() -> list[Any]:

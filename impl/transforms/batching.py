@@ -27,7 +27,7 @@ from impl.loops import LoopInfo, body, on_host, outputs, param
 from impl.symbolic import greatest
 from impl.tensor import Tensor
 from impl.tensor.random import generator
-from impl.transforms.tracing import placeholder
+from impl.transforms.tracing import placeholder, traced
 from impl.transforms.trees import Tree, of_function, spread_prefix
 
 
@@ -429,7 +429,8 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
             stand_ins.append(stand_in)
         start = generator.counter
         cut = len(tree.leaves)
-        returned = function(*tree.filled(stand_ins[:cut]), **named.filled(stand_ins[cut:]))
+        with traced():
+            returned = function(*tree.filled(stand_ins[:cut]), **named.filled(stand_ins[cut:]))
         drawn = generator.counter - start
         if drawn and randomness == "error":
             raise ArgumentError("vmap", f"{of_function(function)} draws random numbers",

@@ -17,7 +17,7 @@ from impl.symbolic import is_symbolic
 from impl.tensor import Tensor
 from impl.tensor.base import recorded
 from impl.tensor.random import generator
-from impl.transforms.tracing import is_variable, placeholder
+from impl.transforms.tracing import is_variable, placeholder, traced
 from impl.transforms.trees import Tree
 
 
@@ -41,6 +41,11 @@ class _Trace:
         self.arguments.append(Tensor._holding(made.uop, made.device))
         self.places[made.uop] = mark(made.uop)
         return made
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function on placeholders."""
+        with traced():
+            return function(*args)
 
     def graph(self, roots: Sequence[UOp], step: UOp | None = None) -> list[UOp]:
         """The roots on marks alone; what they read from outside is noted.
@@ -147,7 +152,7 @@ def scan(function: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = N
     trace = _Trace("scan")
     inner = [trace.argument(leaf, leaf.shape) for leaf in carried.leaves]
     along = [trace.argument(leaf, leaf.shape[1:]) for leaf in rows.leaves]
-    returned = function(carried.filled(inner), rows.filled(along))
+    returned = trace.call(function, carried.filled(inner), rows.filled(along))
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise ArgumentError("scan", f"the function returned no pair, but {returned!r:.60}",
                             "return (carry, y), with None for no y")
@@ -190,8 +195,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any],
     carried = _values(init_val)
     trace = _Trace("while_loop")
     inner = [trace.argument(leaf, leaf.shape) for leaf in carried.leaves]
-    asks = _one_bool("while_loop", cond_fun(carried.filled(inner)))
-    following = _as_before("while_loop", _values(body_fun(carried.filled(inner))),
+    asks = _one_bool("while_loop", trace.call(cond_fun, carried.filled(inner)))
+    following = _as_before("while_loop", _values(trace.call(body_fun, carried.filled(inner))),
                            carried, "the value")
     if trace.drawn:
         raise ArgumentError("while_loop", "a body draws random numbers, and how many is not known",
@@ -218,8 +223,8 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     given = _values(list(operands))
     trace = _Trace("cond")
     inner = [trace.argument(leaf, leaf.shape) for leaf in given.leaves]
-    first = _values(true_fun(*given.filled(inner)))
-    second = _as_before("cond", _values(false_fun(*given.filled(inner))), first,
+    first = _values(trace.call(true_fun, *given.filled(inner)))
+    second = _as_before("cond", _values(trace.call(false_fun, *given.filled(inner))), first,
                         "what the second function gives")
     chosen = _one_bool("cond", pred)
     roots = trace.graph([*(each.uop for each in first.leaves), *(each.uop for each in second)])

@@ -14,7 +14,7 @@ from impl.gradient.custom import with_gradient
 from impl.gradient.substitution import overwritten, renamed_custom, substituted
 from impl.ir import Ops, UOp
 from impl.tensor.random import generator
-from impl.transforms.tracing import looked_at, variable
+from impl.transforms.tracing import looked_at, traced, variable
 from impl.transforms.trees import Tree, of_function
 
 
@@ -59,7 +59,8 @@ def _pulled(pull: Callable[..., Any], results: Tree, arguments: Tree, args: Sequ
     seeds = [result._wrap(gradient if place == number else nodes.full_like(result.uop, 0))
              for place, result in enumerate(results.leaves)]
     given = results.filled(seeds)
-    found = pull(*given) if isinstance(given, tuple) else pull(given)
+    with traced():
+        found = pull(*given) if isinstance(given, tuple) else pull(given)
     parts = list(found) if isinstance(found, (tuple, list)) and (
         len(args) != 1 or len(found) == 1) else [found]
     if len(parts) != len(args):
@@ -326,7 +327,8 @@ def _called(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str,
     choice = _Choice(count)
     _limits.chosen.append(choice)
     try:
-        return function(*args, **kwargs), choice.met
+        with traced():
+            return function(*args, **kwargs), choice.met
     finally:
         _limits.chosen.remove(choice)
 

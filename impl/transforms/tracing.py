@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from impl.effects import Placeholder, constant_of
 from impl.ir import Ops, UOp
 from impl.multi import Mesh, Sharding
+from impl.realize.session import session
 from impl.tensor import Tensor
-from impl.tensor.base import keeping
+from impl.tensor.base import expressions_kept
 
 _numbers = itertools.count()
 
@@ -47,9 +48,11 @@ def looked_at() -> Iterator[list[UOp]]:
     """Within it, what is realized keeps its expression: a derivative goes through it. The list that
     it gives has to live until the derivative is taken.
     """
-    kept: list[UOp] = []
-    keeping.append(kept)  # r[impl transforms.values.looked]
-    try:
+    with traced(), expressions_kept() as kept:  # r[impl transforms.values.looked]
         yield kept
-    finally:
-        keeping[:] = [each for each in keeping if each is not kept]  # equal ones may be others
+
+
+def traced() -> AbstractContextManager[None]:
+    """Within it a function is called on stand-ins: a captured function is a part of it."""
+    # r[impl replay.nested.inlined+2]
+    return session.capturing.inlining()

@@ -463,7 +463,7 @@ def test_gradients_are_new_in_each_call() -> None:
 # The wrapper -------------------------------------------------------------------------------
 
 
-@verifies("replay.nested.inlined", observe="replay")
+@verifies("replay.nested.inlined+2", observe="replay")
 def test_a_captured_function_in_a_captured_function() -> None:
     def program(captured: Callable[..., Any]) -> list[float]:
         state = numbers(0)

@@ -397,7 +397,7 @@ def test_outputs_that_are_fed_back() -> None:
     assert all(s.item() == p and t.item() == q for s, p, t, q in held) and step.replays == 6
 
 
-@verifies("replay.nested.inlined", observe="replay")
+@verifies("replay.nested.inlined+2", observe="replay")
 def test_three_captures_in_one_another() -> None:
     state = numbers(0)
 

@@ -77,7 +77,7 @@ def test_a_state_that_is_returned_under_another_tensor(form: str, held: int, kin
 
 
 @verifies("replay.state.parted", observe="replay")
-@verifies("replay.nested.inlined", observe="replay")
+@verifies("replay.nested.inlined+2", observe="replay")
 @pytest.mark.parametrize("nested", [False, True])
 def test_functions_that_share_a_state(nested: bool) -> None:
     def program(captured: Callable[..., Any]) -> list[Any]:

@@ -1,0 +1,269 @@
+"""Derivatives of captured functions, from outside and from inside of transforms."""
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Context, Tensor, TinyJit, func
+from impl.errors import GraphError
+from impl.tensor.random import generator
+from impl.torch import no_grad
+
+
+@pytest.fixture(autouse=True)
+def _on_the_reference_device() -> Iterator[None]:
+    with Context(DEVICE="REFERENCE"):
+        yield
+
+
+def _weights() -> Tensor:
+    return Tensor([[1.0, 2.0], [-3.0, 0.5]], requires_grad=True).realize()
+
+
+def _product(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).relu() * x
+
+
+def _of_two(x: Tensor, w: Tensor) -> Tensor:
+    made = {"left": x * w, "right": [(x.exp() * 2).sum(), 3.0]}
+    return made["left"] * made["right"][0]  # type: ignore[index]
+
+
+def _counted(x: Tensor, w: Tensor) -> Tensor:
+    return x * Tensor([0.5, 2.0]) + w.sum(0) * Tensor([1, 2])
+
+
+BODIES = [_product, _of_two, _counted, lambda x, w: x.softmax() @ w, lambda x, w: (w * w) @ x,
+          lambda x, w: x.detach() * w, lambda x, w: (x * w).sum(), lambda x, w: w + 0,
+          lambda x, w: (x.maximum(w) * x.where(x > 1, w)).cumsum(1)]
+
+
+@verifies("replay.gradient.eager")
+@pytest.mark.parametrize("body", BODIES)
+def test_a_gradient_goes_through_what_a_call_returned(body: Callable[..., Tensor]) -> None:
+    """By an argument, by a tensor from outside, and once more by the gradient itself."""
+    w, mine = _weights(), list[Any]()
+
+    def plain(x: Tensor) -> Tensor:
+        return body(x, w)
+    step = TinyJit(plain)
+    for call in range(5):
+        x = Tensor([[1.0 + call, -2.0], [0.5, 3.0]]).realize()
+        for number in range(2):
+            function = (step, plain)[number]
+            first, second = (function(x) * 3).sum().gradient(x, w)
+            again = (first * first + second * x).sum().gradient(x, w)
+            w.grad = None
+            (function(x).sum() * 2).backward()
+            found: list[Any] = [first, second, *again, w.grad]
+            mine = mine if number else found
+        for one, other in zip(mine, found, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert step.replays >= 6
+
+
+@verifies("replay.gradient.eager")
+def test_gradients_of_results_in_containers_and_of_results_of_results() -> None:
+    step = TinyJit(lambda x, by: {"half": [x * 0.5 * by], "square": (x * x, 1)})
+    x, by = Tensor([1.0, 2.0]).realize(), Tensor([2.0, 4.0]).realize()
+    for _ in range(4):
+        first = step(x, by)
+        second = step(first["half"][0], first["square"][0])
+        gradient, = second["half"][0].sum().gradient(x)  # x/4 by x^2
+        np.testing.assert_allclose(gradient.numpy(), 0.25 * by.numpy() * 3 * x.numpy() ** 2)
+    assert step.replays == 6
+
+
+@verifies("replay.gradient.eager")
+def test_a_gradient_uses_the_random_numbers_of_its_call() -> None:
+    x = Tensor([1.0] * 32).realize()
+    step = TinyJit(lambda x: x * Tensor.rand(32))
+    results = [step(x) for _ in range(4)]
+    for result in results[::-1]:
+        assert (result.sum().gradient(x)[0].numpy() == result.numpy()).all()
+
+
+@verifies("replay.gradient.eager")
+def test_a_gradient_uses_the_values_of_its_call_or_is_refused() -> None:
+    """Where an argument or a tensor from outside was overwritten since, it is an error."""
+    w, x = Tensor([1.0, 2.0]).realize(), Tensor([3.0, 4.0]).realize()
+    step = TinyJit(lambda x: x * w)
+    for _ in range(5):
+        result = step(x)
+        assert result.sum().gradient(x)[0].tolist() == w.tolist()
+        w.assign(w + 1).realize()
+        with pytest.raises(GraphError, match="overwritten"):
+            result.sum().gradient(x)
+        result = step(x)
+        x.assign(x + 1).realize()
+        with pytest.raises(GraphError, match="overwritten"):
+            result.sum().gradient(w)
+    assert step.replays == 8
+
+
+@verifies("replay.gradient.eager")
+def test_a_gradient_through_a_state_that_the_body_writes() -> None:
+    """What is written is a value; no write is done again for a gradient."""
+    state, x = Tensor([0.0, 0.0]).realize(), Tensor([3.0, 4.0]).realize()
+
+    def body(x: Tensor) -> Tensor:
+        state.assign(state * 0 + x * x)
+        return state * 2 + x
+    step = TinyJit(body)
+    for number in range(4):
+        result = step(x)
+        assert result.sum().gradient(x)[0].tolist() == [13.0, 17.0], number
+        assert state.tolist() == [9.0, 16.0]
+
+
+@verifies("replay.gradient.eager")
+def test_what_cannot_be_told_again_is_an_error_that_names_the_remedy() -> None:
+    """Where no gradient is asked for it is none."""
+    w = _weights()
+
+    @func.custom_gradient
+    def twice(x: Tensor) -> Any:
+        doubled = x * 2
+        return doubled, lambda g: g * doubled
+    step = TinyJit(lambda x: twice(x) + 1)
+    for number in range(4):
+        x = Tensor([[1.0, 2.0], [3.0, number]]).realize()
+        assert (step(x).numpy() == x.numpy() * 2 + 1).all()
+        assert ((step(x) * w).sum().gradient(w)[0].numpy() == x.numpy() * 2 + 1).all()
+        if number:
+            with pytest.raises(GraphError, match="take the gradient inside"):
+                step(x).sum().gradient(x)
+    assert step.replays == 9  # nor is a tensor of the gradient kept outside
+
+
+@verifies("replay.gradient.eager")
+def test_what_nobody_holds_any_more_is_an_error_or_held() -> None:
+    """By what requires a gradient everything is held, as long as a result is."""
+    x = Tensor([1.0, 2.0]).realize()
+    step = TinyJit(lambda x: x * x)
+    step(step(x))
+    for _ in range(3):
+        with pytest.raises(GraphError, match="nobody holds any more"):
+            step(step(x)).sum().gradient(x)
+        inner = step(x)
+        assert step(inner).sum().gradient(x)[0].tolist() == [4.0, 32.0]
+        assert step(x * 2).sum().gradient(x)[0].tolist() == [8.0, 16.0]
+        kept = step(x) * 2
+        assert step(kept).sum().gradient(x)[0].tolist() == [16.0, 128.0]
+    x.requires_grad = True
+    for _ in range(4):
+        x.grad = None
+        step(step(step(x)) * 1).sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [8.0, 1024.0]
+
+
+@verifies("replay.gradient.eager")
+def test_a_step_that_updates_its_parameters() -> None:
+    """Its gradients are taken inside: outside, the parameters of then are there no more."""
+    w = _weights()
+
+    def body(x: Tensor) -> Tensor:
+        w.grad = None
+        loss = (x @ w).square().sum()
+        loss.backward()
+        w.assign(w.detach() - w.grad * 0.01)  # type: ignore[operator]
+        return loss
+    step, x = TinyJit(body), Tensor([[1.0, 2.0]]).realize()
+    step(x)
+    for _ in range(4):
+        with pytest.raises(GraphError, match="overwritten"):
+            step(x).gradient(x)[0].realize()
+    assert step.replays == 3
+
+
+@verifies("replay.gradient.eager")
+def test_a_history_keeps_the_memory_of_one_call() -> None:
+    """A state that goes through many calls does not keep those before; under no_grad none."""
+    step = TinyJit(lambda x: x * 2)
+    held, buffers = step(Tensor([1.0, 2.0]).realize()).realize(), list[Any]()
+    for _ in range(12):
+        held = step(held)
+        buffers.append(weakref.ref(held.uop.arg[0]))
+    gc.collect()
+    assert sum(each() is not None for each in buffers) == 2
+    with no_grad():
+        for _ in range(4):
+            held = step(held)
+            buffers.append(weakref.ref(held.uop.arg[0]))
+    gc.collect()  # each of the two captures knows what it has made itself
+    assert sum(each() is not None for each in buffers) == 3
+    losses, w = [], _weights()
+
+    def body(x: Tensor) -> Tensor:
+        loss = (x @ w).sum()
+        w.assign(w.detach() * 0.5)
+        return loss
+    step = TinyJit(body)
+    for _ in range(6):
+        x = Tensor(np.ones((2, 2), np.float32)).realize()
+        buffers.append(weakref.ref(x.uop.arg[0]))
+        losses.append(step(x))
+    del x
+    gc.collect()
+    assert sum(each() is not None for each in buffers[-4:]) == 0
+
+
+def _cube(x: Tensor) -> Tensor:
+    return (x * x * x).sum()
+
+
+def _carried(carry: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    return carry + x, carry * x
+
+
+ROWS = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[[Any, Tensor, Tensor], Any]]] = {
+    "grad": (_cube, lambda f, x, m: func.grad(f)(x)),
+    "value_and_grad": (_cube, lambda f, x, m: func.value_and_grad(f)(x)),
+    "hessian": (_cube, lambda f, x, m: func.hessian(f)(x)),
+    "jvp": (_cube, lambda f, x, m: func.jvp(f, (x,), (x,))),
+    "vjp": (_cube, lambda f, x, m: func.vjp(f, x)[1](Tensor(2.0))),
+    "vmap": (_cube, lambda f, x, m: func.vmap(f)(m)),
+    "grad of vmap": (_cube, lambda f, x, m: func.grad(lambda t: func.vmap(f)(t).sum())(m)),
+    "vmap of grad": (_cube, lambda f, x, m: func.vmap(func.grad(f))(m)),
+    "checkpoint": (_cube, lambda f, x, m: func.grad(func.checkpoint(f))(x)),
+    "scan": (_carried, lambda f, x, m: func.scan(f, x, m)),
+    "cond": (_cube, lambda f, x, m: func.cond(Tensor(True), f, lambda t: t.sum(), x)),
+    "while_loop": (lambda x: x * 2, lambda f, x, m: func.while_loop(
+        lambda t: t.sum() < 100, f, x))}
+
+
+@verifies("replay.nested.inlined+2")
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transform_of_a_captured_function_is_one_of_its_body(name: str) -> None:
+    """Before and after it was captured, and captured itself."""
+    body, transform = TRANSFORMS[name]
+    step, x, rows = TinyJit(body), Tensor(ROWS[0]).realize(), Tensor(ROWS).realize()
+    outer = TinyJit(lambda x, rows: transform(step, x, rows))
+    wanted = _plain(transform(body, x, rows))
+    for _ in range(4):
+        assert _plain(transform(step, x, rows)) == wanted
+        assert _plain(outer(x, rows)) == wanted
+        step(x, x) if body is _carried else step(x)
+    assert step.replays == 2 and outer.replays == 2
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(each) for each in value] if isinstance(value, (tuple, list)) \
+        else value.tolist() if isinstance(value, Tensor) else value
+
+
+@verifies("replay.random.advances")
+def test_a_gradient_draws_no_random_numbers() -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    step = TinyJit(lambda x: x * Tensor.rand(2))
+    for _ in range(4):
+        result, before = step(x), generator.counter
+        result.sum().gradient(x)[0].realize()
+        assert generator.counter == before

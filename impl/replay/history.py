@@ -1,0 +1,219 @@
+"""Which expressions gave the results of a captured call, told again for each replay.
+
+A gradient may be asked for of what a replay returned, though no Python ran that could have written
+an expression. So the expressions of the captured call are kept, with *places* for all that a call
+brings: its arguments, the tensors from outside, the random numbers. A replay notes beside each
+result what stood in these places. Only who asks for a gradient has an expression made of the two.
+Chapter: spec/replay.md.
+"""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from impl.effects import Buffer
+from impl.errors import GraphError
+from impl.gradient import below, expression_of, leading_to
+from impl.gradient.custom import lost, with_gradient
+from impl.gradient.substitution import substituted
+from impl.ir import Ops, UOp, note_late, toposort
+from impl.tensor.base import is_dependent, note_dependent, parameters
+from impl.tensor.random import generator
+
+#: What stood in a place: a node; or a weak reference to a buffer, its version and the shape in
+#: which it was seen; or a number of the random counter.
+Stood = Any
+_CUSTOM = "a gradient of its own (custom_gradient, checkpoint, linalg, a kernel of one's own)"
+_INNER = "a value that was computed inside and is not kept"
+SIZES = "sizes that depend on a variable"
+_GONE = "an argument that nobody holds any more"
+
+
+class Expression:
+    """What gave one result of a captured call: a graph on places, and which places `used` are.
+
+    Of each place it has the list in which what stands there is found, and the number in it. `form`
+    is a leaf of the result's shape; `lost` says why the graph cannot be told again, if it cannot.
+    """
+
+    __slots__ = ("name", "root", "form", "used", "lost")
+
+    def __init__(self, name: str, root: UOp, form: UOp, used: dict[UOp, tuple[int, int]],
+                 lost: str) -> None:
+        self.name, self.root, self.form, self.used, self.lost = name, root, form, used, lost
+
+    def __call__(self, *standing: Sequence[Stood]) -> UOp:
+        """The expression of one call, given what stood in the places."""
+        leaves = {place: leaf for place, (part, number) in self.used.items()
+                  if (leaf := _node(place, standing[part][number])) is not None}
+        why = self.lost or (_GONE if len(leaves) < len(self.used) else "")
+        if not why:
+            return substituted([self.root], leaves)[0]  # r[impl replay.gradient.eager]
+        error = GraphError(
+            "gradient", f"its way leads through what the captured function {self.name} returned, "
+            f"and that has {why}", "take the gradient inside of the captured function, or call "
+            f"{self.name}.function(...) there" + (", or keep the arguments in variables"
+                                                  if why is _GONE else ""))
+        return with_gradient(self.form, lost(tuple(leaves.values()), error, why is _GONE))
+
+    def note(self, leaf: UOp, dependent: bool | int, held: bool,
+             parts: Sequence[Sequence[Stood]]) -> None:
+        """A call has filled this leaf: see `Standing`."""
+        note_late(leaf, (self, held, *parts))
+        leaf.arg[0].told = leaf.arg[1]
+        if dependent:
+            note_dependent(leaf)
+
+
+def _node(place: UOp, held: Stood) -> UOp | None:
+    """What stood in a place; None if its memory is gone."""
+    if isinstance(held, UOp):
+        return held
+    if isinstance(held, int):
+        return generator.counters.bind(held)
+    reference, version, shape = held
+    buffer = reference()
+    return None if buffer is None else UOp(Ops.BUFFER, place.dtype, (), (buffer, version, shape))
+
+
+def is_held(leaf: UOp) -> bool:
+    """Whether a leaf holds all that its gradient needs, since it depends on a parameter."""
+    return leaf.late is not None and bool(leaf.late[1])
+
+
+class Standing(NamedTuple):
+    """What stood in the places of one call.
+
+    `dependent`: an argument may depend on a parameter; `held`: something surely does, so that a
+    result holds all that its gradient needs.
+    """
+
+    dependent: bool
+    held: bool
+    parts: Sequence[Sequence[Stood]]
+
+
+class Expressions:
+    """The expressions of what one call of a function made, on places for all that it was given.
+
+    What stands in the places of a call is in three lists: for the arguments at `paths`, for
+    `states`, leaves from outside, and for `draws`, bound variables of the random numbers. With
+    `weak` the function overwrites what a gradient may need: nothing is kept in memory for one.
+    `dependent`: a result depends on a parameter, of which `own` are the leaves.
+    """
+
+    def __init__(self, name: str, leaves: Mapping[str, UOp], before: Iterable[UOp],
+                 own: set[UOp]) -> None:
+        self.name, self.own, self.dependent = name, own, False
+        self.paths, self.states, self.draws = list[str](), list[UOp](), list[UOp]()
+        self.expressions: dict[int, Expression] = {}  # by identity of the tensor
+        self.weak = False
+        self.given = {leaf: path for path, leaf in reversed([*leaves.items()])}
+        self.before = self.given.keys() | set(before)
+        self.known = {leaf.arg[0] for leaf in self.before}
+        self.places: dict[UOp, tuple[UOp, int, int]] = {}
+
+    def add(self, roots: Mapping[int, UOp], told: set[int], sources: Mapping[Buffer, int],
+            made: set[Buffer], lost: str) -> None:
+        """Note the expressions of some tensors, by identity; of those that are not `told` only what
+        they depend on, and so where there is something `lost`.
+
+        `sources` are the buffers that a replay finds, and how often a call writes to each; `made`
+        those that the call made.
+        """
+        for key, root in roots.items():
+            order = below([root], ends=self.before)
+            inputs = [node for node in order if node in self.before or _is_draw(node)]
+            floats = {node for node in inputs if node.dtype.kind == "f"}
+            leads = leading_to(order, floats)
+            of_parameter = not self.own.isdisjoint(floats) or any(map(is_held, floats))
+            if root.dtype.kind != "f" or root not in leads or key not in told and not of_parameter:
+                continue
+            why = lost or ("" if key in told else _INNER) \
+                or self._lost(order, leads, sources, made)
+            used = {self._place(node): node for node in (floats if why else inputs)
+                    if node in self.given or node.op is Ops.BIND or node.arg[0] in sources}
+            self.weak = self.weak or any(sources.get(node.arg[0]) for node in used.values()
+                                         if node.op is Ops.BUFFER)
+            replaced = {node: place for place, node in used.items()}
+            form = Buffer(next(iter(floats)).arg[0].device, root.dtype, 0).leaf(root.shape or ())
+            graph = form if why else substituted([root], replaced, pure=True, anew=True)[0]
+            self.expressions[key] = Expression(
+                self.name, graph, form, {place: self.places[node][1:] for place, node in
+                                         used.items()}, why)
+            self.dependent = self.dependent or of_parameter
+
+    def _place(self, node: UOp) -> UOp:
+        """The place of what a call brings."""
+        if node not in self.places:
+            part, kept = (0, self.paths) if node in self.given else \
+                (2, self.draws) if node.op is Ops.BIND else (1, self.states)
+            place = UOp(Ops.DEFINE_VAR, node.dtype, (), (f"draw#{len(kept)}", 0, 1)) if part == 2 \
+                else node.arg[0].alike().leaf(node.shape)
+            self.places[node] = place, part, len(kept)
+            kept.append(self.given[node] if part == 0 else node)  # type: ignore[arg-type]
+        return self.places[node][0]
+
+    def _lost(self, order: Sequence[UOp], leads: set[UOp], sources: Mapping[Buffer, int],
+              made: set[Buffer]) -> str:
+        """Why a graph cannot be told again."""
+        for node in order:
+            if node.op is Ops.DETACH and node.tag is not None and node in leads:
+                return _CUSTOM
+            if node.op is not Ops.BUFFER or node in self.given:
+                continue
+            if node in self.before:
+                if node.arg[0] not in sources:
+                    return _INNER
+            elif expression_of(node) is node and node.arg[0] in made | self.known:
+                return _INNER
+        return ""
+
+    def done(self) -> None:
+        """All has been added: forget the graph of the capture."""
+        self.places, self.given, self.before, self.known, self.own = {}, {}, set(), set(), set()
+
+    def standing(self, given: Sequence[tuple[UOp, UOp]], states: Sequence[UOp], begun: int,
+                 start: int) -> Standing:
+        """What stands in the places of a call.
+
+        Args:
+            given: what each argument was, and the leaf that it is now.
+            states: the leaves that stand in the places of those from outside.
+            begun: where the random numbers of the capture began; `start`: where those of this call
+                do.
+        """
+        leaves = [leaf for _, leaf in given]
+        held = self.dependent or any(map(is_held, [*leaves, *states])) \
+            or any(root is not leaf and _is_of_parameters(root) for root, leaf in given)
+        strong = held and not self.weak
+        found = [[_kept(root, leaf, strong) for root, leaf in given],
+                 [_kept(leaf, leaf, strong) for leaf in states],
+                 [start - begun + int(bind.src[1].arg) if bind.src[0].arg[0].startswith("random#")
+                  else generator.key for bind in self.draws]]
+        return Standing(held or any(is_dependent(root) for root, _ in given), held, found)
+
+
+def _kept(root: UOp, leaf: UOp, strong: bool) -> Stood:
+    """What is kept of what stood in a place: the node, or no more than where it was."""
+    if strong:
+        return root
+    buffer, version, shape = leaf.arg
+    if root is not leaf:
+        if not any(node.late is not None for node in toposort((root,))):
+            return root
+        buffer.told = version  # but by an expression that would keep all calls before
+    return weakref.ref(buffer), version, shape
+
+
+def _is_of_parameters(root: UOp) -> bool:
+    """Whether an expression surely depends on a parameter."""
+    if not is_dependent(root):
+        return False
+    known = {parameter.uop for parameter in parameters()}
+    return any(node in known or is_held(node) for node in toposort((root,)))
+
+
+def _is_draw(node: UOp) -> bool:
+    return node.op is Ops.BIND and str(node.src[0].arg[0]).startswith("random")

@@ -1,0 +1,105 @@
+"""Copies of arguments, on which a function that is looked at is called. Chapter: spec/replay.md.
+
+A stand-in has memory of its own. So a tensor that is an argument and that the function also uses by
+another name is told apart from the argument.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from impl.effects import Buffer, leaf_of
+from impl.replay.arguments import Arguments, take_apart
+from impl.replay.reads import Reads
+from impl.replay.results import mapped
+from impl.replay.states import copied
+from impl.tensor import Tensor
+from impl.tensor.base import realize_unasked
+
+#: Arguments in which a function can put nothing.
+_WHOLE = ("Tensor", "Variable", "int", "bool", "float", "str", "bytes", "NoneType", "complex",
+          "tuple", "array")
+
+
+class StandIns:
+    """The arguments of a call, with stand-ins in the place of the tensors.
+
+    `shared`: the function may reach an argument by another name, too; then `states` are all tensors
+    that it uses besides.
+    """
+
+    def __init__(self, args: Any, kwargs: Any, given: Arguments, reads: Reads) -> None:
+        self.tensors = list(given.tensors.values())
+        roots = [tensor.uop for tensor in self.tensors]
+        realize_unasked(self.tensors)
+        self.originals = [(root, tensor.uop) for root, tensor in zip(roots, self.tensors,
+                                                                     strict=True)]
+        self.shared = any(_is_part_of(tensor, reads) for tensor in self.tensors) or any(
+            form[0] not in _WHOLE for path, form in given.signature.items()
+            if path != "[1]" and isinstance(form, tuple))
+        self.states = list(reads.tensors.values()) if self.shared else []
+        realize_unasked(self.states)
+        self.of = _copies(self.tensors)
+        # While these live, nothing overwrites the memory of the arguments.
+        self.kept = [Tensor(tensor.uop) for tensor in [*self.tensors, *self.states]]
+        self.gradients = [tensor.grad for tensor in self.tensors]
+        self.started = {id(tensor): tensor.uop for tensor in self.tensors}
+        self.args, self.kwargs = mapped((args, kwargs), lambda v: self.of.get(id(v), v))
+        self.arguments = take_apart((self.args, self.kwargs))
+        self.arguments.leaves = {path: t.uop for path, t in self.arguments.tensors.items()}
+
+    def write_back(self) -> None:
+        """Let the arguments have what their stand-ins were given."""
+        # r[impl replay.failure.done+2]
+        started = set(self.arguments.leaves.values())
+        for tensor, gradient in zip(self.tensors, self.gradients, strict=True):
+            stand_in = self.of[id(tensor)]
+            if stand_in.uop not in started:  # the function assigned to it
+                tensor.uop = stand_in.uop
+            if stand_in.grad is not gradient:
+                tensor.grad = stand_in.grad
+
+    def take_back(self, gradients: Sequence[tuple[Tensor, Tensor | None]]) -> None:
+        """Give all tensors the values and gradients back that they had when the call began."""
+        for tensor, before in zip([*self.tensors, *self.states], self.kept, strict=True):
+            tensor.uop = before.uop
+        for tensor, gradient in gradients:
+            tensor.grad = gradient
+
+    def write_through(self) -> None:
+        """Write what the function assigned to its arguments, where one is a view, by assigning."""
+        for tensor, before in zip(self.tensors, self.kept, strict=False):
+            after = self.of[id(tensor)]
+            if tensor.uop is after.uop and before.uop is not after.uop:
+                tensor.uop = before.uop
+                tensor.assign(Tensor(after.uop))
+
+    def originals_in(self, result: Any) -> Any:
+        """A result with the arguments themselves where the function returned their stand-ins."""
+        originals = {id(self.of[id(tensor)]): tensor for tensor in self.tensors}
+        return mapped(result, lambda v: originals.get(id(v), v))
+
+
+def _is_part_of(tensor: Tensor, reads: Reads) -> bool:
+    """Whether an argument is, or is a view of, a tensor that the function uses besides."""
+    if id(tensor) in reads.tensors:
+        return True
+    return any(id(root()) in reads.tensors for root, *_ in tensor._ancestors)
+
+
+def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
+    """For each tensor one with a copy of its memory; tensors that share memory still do."""
+    copies: dict[Buffer, Buffer] = {}
+    found: dict[int, Tensor] = {}
+    for tensor in tensors:
+        leaf = leaf_of(tensor.uop)
+        assert leaf is not None
+        buffer = leaf.arg[0]
+        if buffer not in copies:
+            copies[buffer] = copied(buffer)
+        stand_in = Tensor(copies[buffer].leaf(leaf.arg[2]))
+        stand_in.grad = tensor.grad
+        if tensor.requires_grad:
+            stand_in.requires_grad = True
+        found.setdefault(id(tensor), stand_in)
+    return found
