@@ -210,7 +210,7 @@ class WhatIsComputedBesidesIsForgotten(Edit):
     rule = "gradient.realized.keeps"
     description = "a tensor that is computed because others overwrite what it reads is a leaf"
     file = "impl/realize/run.py"
-    old, new = "holder.hold(leaf)", "holder.uop = leaf"
+    old, new = "holder.hold(leaf, True)", "holder.uop = leaf"
 
 
 class ReadsWhatIsThereNow(Edit):
