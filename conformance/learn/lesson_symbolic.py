@@ -11,13 +11,12 @@ to contain all that can come of them; where an index has to be simplified, nothi
 """
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from types import ModuleType
 from typing import Any
 
-from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
+from conformance.learn.lesson import Counterexample, Lesson, is_whole, published, raised
 
 Bounds = tuple[int, int]
 Rule = Callable[[Any, list[Bounds]], Bounds]
@@ -129,20 +128,16 @@ def score(module: ModuleType) -> Iterator[str]:
     for operation in ("//", "mod"):
         mine, least = widths(module.interval, operation)
 
-        def published(operation: str, left: Bounds, right: Bounds) -> Bounds:
+        def without(operation: str, left: Bounds, right: Bounds) -> Bounds:
             return rules[operation](None, [left, right])
 
-        theirs, _ = widths(published, operation)
+        theirs, _ = widths(without, operation)
         yield f"{operation:<10}{mine:>8}{theirs:>8}{least:>8}"
 
 
 def ours(module: ModuleType) -> dict[Any, Rule]:
     """The rules of the implementation, as they are without the reader's."""
-    spec = importlib.util.spec_from_file_location("published_bounds", module.__file__)
-    assert spec is not None and spec.loader is not None
-    published = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(published)
-    found: dict[Any, Rule] = published.__dict__["_BOUND_RULES"]
+    found: dict[Any, Rule] = published(module).__dict__["_BOUND_RULES"]
     return found
 
 

@@ -20,6 +20,7 @@ from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
 from conformance.learn.lesson_fusion import FUSION
 from conformance.learn.lesson_kernel import KERNEL
 from conformance.learn.lesson_ordering import ORDERING
+from conformance.learn.lesson_ranges import RANGES
 from conformance.learn.lesson_replay import REPLAY
 from conformance.learn.lesson_symbolic import SYMBOLIC
 
@@ -216,4 +217,4 @@ span.nbytes.""",
         "With reuse=False nothing is shared. The values have to be the same either way; that is "
         "how one finds out that a planner is at fault."),
     counterexamples=memory),
-    "kernel": KERNEL, "replay": REPLAY, "symbolic": SYMBOLIC}
+    "kernel": KERNEL, "replay": REPLAY, "ranges": RANGES, "symbolic": SYMBOLIC}
