@@ -254,7 +254,7 @@ class _Run:
 
     def _block_sizes(self) -> list[int]:
         """How many steps of each loop are taken at once: outer loops are cut first."""
-        # r[impl reference.block.size]
+        # r[impl reference.block.size+2]
         whole = {loop for node in self.known.order if node.op is Ops.MMA
                  for part in loops_of(node) for loop in part}
         blocks = [1 if loop.arg[1] is RangeKind.BLOCK else size

@@ -5,7 +5,7 @@ from conformance.saboteurs.edits import Edit
 
 
 class NumberZeroIsAnother(Edit):
-    rule = "device.name.resolved"
+    rule = "device.name.resolved+2"
     description = "CPU:0 is another device than CPU"
     first = "test_a_device_has_one_name"
     file = "impl/places.py"
@@ -13,7 +13,7 @@ class NumberZeroIsAnother(Edit):
 
 
 class OneDeviceIsNamed(Edit):
-    rule = "device.name.resolved"
+    rule = "device.name.resolved+2"
     description = "the error lists one of the devices that there are"
     first = "test_an_unknown_device_is_refused_with_the_names"
     file = "impl/device/__init__.py"
@@ -76,7 +76,7 @@ class CompiledEachTime(Edit):
 
 
 class OneArgumentMore(Edit):
-    rule = "device.launch.refused"
+    rule = "device.launch.refused+2"
     description = "a kernel may have one argument more than the device takes"
     first = "test_a_kernel_with_too_many_arguments_is_refused"
     file = "impl/device/__init__.py"
@@ -85,7 +85,7 @@ class OneArgumentMore(Edit):
 
 
 class SomeMemoriesAreEnough(Edit):
-    rule = "device.launch.refused"
+    rule = "device.launch.refused+2"
     description = "a launch is let through that has some of its memories"
     first = "test_a_launch_with_too_few_memories_is_refused"
     file = "impl/device/__init__.py"
@@ -93,7 +93,7 @@ class SomeMemoriesAreEnough(Edit):
 
 
 class OnlyTheGreatestIsAsked(Edit):
-    rule = "device.launch.refused"
+    rule = "device.launch.refused+2"
     description = "a value below the bounds of its variable is let through"
     first = "test_arguments_are_checked"
     file = "impl/device/__init__.py"
@@ -101,7 +101,7 @@ class OnlyTheGreatestIsAsked(Edit):
 
 
 class DoublesEverywhere(Edit):
-    rule = "device.launch.refused"
+    rule = "device.launch.refused+2"
     description = "functions of float32 use doubles on a device that has none"
     first = "test_floats_need_no_doubles"
     file = "impl/dialects/gpu.py"
@@ -132,7 +132,7 @@ class LimitsAreNoProperty(Edit):
 
 
 class NamesAreEnough(Edit):
-    rule = "device.name.resolved"
+    rule = "device.name.resolved+2"
     description = "a tensor is moved to any device that has a name"
     first = "test_a_device_that_is_not_here_is_refused_at_once"
     file = "impl/__init__.py"
@@ -141,7 +141,7 @@ class NamesAreEnough(Edit):
 
 
 class SettingsAreEnough(Edit):
-    rule = "device.name.resolved"
+    rule = "device.name.resolved+2"
     description = "a tensor is made on any device that the setting names"
     first = "test_a_device_that_is_not_here_is_refused_at_once"
     file = "impl/__init__.py"

@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 class NobodyGuesses(ImplPatch):
-    rule = "device.name.resolved"
+    rule = "device.name.resolved+2"
     description = "no name is near to another one"
     first = "test_a_name_that_is_nearly_right_is_guessed"
     target = "impl.settings:one_edit_apart"
@@ -26,7 +26,7 @@ class NobodyGuesses(ImplPatch):
 
 
 class LocalMemoryHasNoEnd(ImplPatch):
-    rule = "device.local.limit+2"
+    rule = "device.local.limit+3"
     description = "stages are joined as if there were local memory without end"
     target = "impl.realize.environment:_environment"
 
@@ -203,7 +203,7 @@ class NeverPTX(ImplPatch):
 
 
 class BlocksAreLost(ImplPatch):
-    rule = "cuda.memory.kept"
+    rule = "cuda.memory.kept+2"
     description = "freed blocks are not kept"
     first = "test_a_block_is_used_again"
     target = "impl.cuda.memory:Blocks.give"
@@ -213,7 +213,7 @@ class BlocksAreLost(ImplPatch):
 
 
 class KeptBlocksStay(ImplPatch):
-    rule = "cuda.memory.kept"
+    rule = "cuda.memory.kept+2"
     description = "kept blocks are not given back when memory is exhausted"
     first = "test_memory_that_is_exhausted_is_an_error_and_no_end"
     target = "impl.cuda.memory:Blocks.clear"
@@ -337,7 +337,7 @@ class NobodyWaitsOnMetal(ImplPatch):
 
 
 class LocalsInNoSpace(ImplPatch):
-    rule = "metal.space.named"
+    rule = "metal.space.named+2"
     description = "a parameter does not say in which memory it lies"
     target = "impl.dialects.metal:Metal.argument"
 
@@ -350,7 +350,7 @@ class LocalsInNoSpace(ImplPatch):
 
 
 class DoublesAreFloats(ImplPatch):
-    rule = "metal.error.told"
+    rule = "metal.error.told+3"
     description = "what asks for doubles is printed as it stands"
     first = "test_doubles_are_refused"
     target = "impl.dialects.metal:Metal.lacks"
@@ -360,7 +360,7 @@ class DoublesAreFloats(ImplPatch):
 
 
 class ImportErrorsGetThrough(ImplPatch):
-    rule = "metal.error.told"
+    rule = "metal.error.told+3"
     description = "where there is no Metal, the error is that of an import"
     first = "test_elsewhere_one_line_says_so"
     target = "impl.metal:bindings"
@@ -393,7 +393,7 @@ class CopiesOvertake(ImplPatch):
 
 
 class CountedAllTheSame(ImplPatch):
-    rule = "metal.error.told"
+    rule = "metal.error.told+3"
     description = "memory that is not to be had counts as allocated"
     first = "test_memory_that_is_exhausted_is_an_error"
     target = "impl.metal:MetalDevice.allocate"
@@ -409,7 +409,7 @@ class CountedAllTheSame(ImplPatch):
 
 
 class NamelessLaunches(ImplPatch):
-    rule = "metal.error.told"
+    rule = "metal.error.told+3"
     description = "an error does not name the launches"
     first = "test_a_launch_that_fails_is_an_error"
     target = "impl.metal:MetalDevice.gathered"
@@ -544,7 +544,7 @@ class CopiesOvertakeLaunches(Edit):
 
 
 class NobodyCountsTurns(Edit):
-    rule = "webgpu.loop.turns"
+    rule = "webgpu.loop.turns+2"
     description = "a lane turns more often than the driver lets it"
     file = "impl/webgpu/__init__.py"
     old, new = "if self.turns is None or turns(made) <= self.turns:", "if True:"
@@ -559,7 +559,7 @@ class RefusedWithoutAKernel(Edit):
 
 
 class SendsTheSamePieceToAll(Edit):
-    rule = "collectives.nccl.calls"
+    rule = "collectives.nccl.calls+2"
     description = "in an all-to-all over NCCL each GPU sends its first piece to everybody"
     file = "impl/collectives/nccl.py"
     old = 'call("ncclSend", source + other * part, part, _BYTES, other)'

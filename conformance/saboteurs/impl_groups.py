@@ -51,7 +51,7 @@ class WaitsInsideOfLanes(ImplPatch):
 
 
 class LastIterationsDropped(ImplPatch):
-    rule = "dialects.group.once"
+    rule = "dialects.group.once+2"
     description = "as many groups as divide the iterations, rounded down"
     target = "impl.groups.shape:Shape._count"
 
@@ -100,7 +100,7 @@ class OldDriversPrograms(ImplPatch):
 
 
 class MissingTypesAreTried(ImplPatch):
-    rule = "device.launch.refused"
+    rule = "device.launch.refused+2"
     description = "nobody looks whether the device has a type"
     first = "test_a_type_that_the_device_lacks_is_named"
     target = "impl.render.printer:_refuse_types"

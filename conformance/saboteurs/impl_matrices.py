@@ -147,7 +147,7 @@ class AnyUnit(ImplPatch):
 
 
 class HalvesAreRounded(ImplPatch):
-    rule = "render.half.copied"
+    rule = "render.half.copied+2"
     description = "a half that is copied becomes a float in between"
     target = "impl.render.printer:_Printer._is_copied"
 

@@ -177,7 +177,7 @@ class RingStopsEarly(Edit):
 
 
 class SeesTheRound(Edit):
-    rule = "collectives.round.before"
+    rule = "collectives.round.before+2"
     description = "a move sends what the round has brought"
     file = "impl/collectives/running.py"
     old = "        overwritten = values is targets and _meet(moves)"
@@ -185,7 +185,7 @@ class SeesTheRound(Edit):
 
 
 class TakesAllMemoryForShared(Edit):
-    rule = "collectives.memory.reached"
+    rule = "collectives.memory.reached+2"
     description = "a kernel is given the memory of another GPU"
     file = "impl/collectives/running.py"
     old = "all(device.host_memory and device.shared_memory for device in devices)"
@@ -269,7 +269,7 @@ class EverybodyHasAllThreads(Edit):
 
 
 class ErrorsStayInTheLane(Edit):
-    rule = "collectives.lanes.error"
+    rule = "collectives.lanes.error+2"
     description = "an error in a lane ends what the lane does, and nobody hears of it"
     file = LANES
     old = "        if interrupted is not None or self.error is not None:"
@@ -277,7 +277,7 @@ class ErrorsStayInTheLane(Edit):
 
 
 class ReducesForAll(Edit):
-    rule = "collectives.due.scattered"
+    rule = "collectives.due.scattered+2"
     description = "everybody gets the whole sum, and keeps a piece"
     file = DIVIDE
     old = "        if name in axes and now[axes.index(name)] is None:\n" \
@@ -318,7 +318,7 @@ class RollsTheOtherWay(Edit):
 
 
 class GathersToCut(Edit):
-    rule = "collectives.gather.undone"
+    rule = "collectives.gather.undone+2"
     description = "what was gathered is cut again, and was sent for nothing"
     file = DIVIDE
     old = "    if before is not None and axes == before.axes:"

@@ -141,7 +141,7 @@ class FetchesNothing(ImplPatch):
 
 
 class FetchesEachVector(ImplPatch):
-    rule = "lowering.fetch.before"
+    rule = "lowering.fetch.before+2"
     description = "a line of memory is asked for again and again"
     target = "impl.render.accesses:_apart"
 
@@ -180,7 +180,7 @@ class HidesNothing(ImplPatch):
 
 
 class SkipsNothing(ImplPatch):
-    rule = "lowering.gate.skipped"
+    rule = "lowering.gate.skipped+2"
     description = "what is not stored is computed all the same"
     target = "impl.lowering.lower:_Placement._gates"
 
@@ -208,7 +208,7 @@ class AsksForNoNextRow(ImplPatch):
 
 
 class AsksForTheSameRow(Edit):
-    rule = "render.hint.pays"
+    rule = "render.hint.pays+2"
     description = "what is asked for is what has just been read"
     first = "test_each_vector_of_the_next_row_is_asked_for"
     file = "impl/render/accesses.py"

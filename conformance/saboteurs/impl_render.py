@@ -15,7 +15,7 @@ Function = Callable[..., Any]
 
 
 class ValuesStayInThePrefix(Edit):
-    rule = "lowering.place.body"
+    rule = "lowering.place.body+2"
     description = "what no loop of the prefix changes is computed inside of all of them"
     first = "test_a_value_stands_at_the_level_of_its_loops"
     file = "impl/lowering/lower.py"
@@ -23,7 +23,7 @@ class ValuesStayInThePrefix(Edit):
 
 
 class EachUserComputesAnew(Edit):
-    rule = "lowering.place.body"
+    rule = "lowering.place.body+2"
     description = "a value is computed once for each of its users"
     first = "test_a_shared_value_is_computed_once"
     file = "impl/lowering/lower.py"
@@ -32,7 +32,7 @@ class EachUserComputesAnew(Edit):
 
 
 class TurnsOneByOne(Edit):
-    rule = "render.hint.pays"
+    rule = "render.hint.pays+2"
     description = "no compiler is asked to write out turns of a loop"
     first = "test_only_long_loops_over_tiles_of_products_are_written_out"
     file = "impl/dialects/c.py"
@@ -40,7 +40,7 @@ class TurnsOneByOne(Edit):
 
 
 class ShortLoopsWrittenOut(Edit):
-    rule = "render.hint.pays"
+    rule = "render.hint.pays+2"
     description = "loops over a tile of products are written out also if they seldom turn"
     first = "test_only_long_loops_over_tiles_of_products_are_written_out"
     file = "impl/render/printer.py"
@@ -86,7 +86,7 @@ class NestsOfVectors(Edit):
 
 
 class OneScratchForAll(Edit):
-    rule = "render.phase.scratch"
+    rule = "render.phase.scratch+2"
     description = "all buffers that pass between phases lie at one place"
     file = "impl/render/printer.py"
     old, new = "self.scratch += _room(buffer)", "self.scratch = _room(buffer)"
@@ -138,7 +138,7 @@ class VariablesFromTheLast(Edit):
 
 
 class CompilersContract(ImplPatch):
-    rule = "render.reduce.rounding"
+    rule = "render.reduce.rounding+2"
     description = "the compiler contracts products and sums where it likes"
     first = "test_only_the_product_of_a_sum_is_contracted"
     target = "impl.cpu.compiler:_flags"
@@ -177,7 +177,7 @@ class LogarithmOfZero(ImplPatch):
 
 
 class OneAccumulatorForAll(Edit):
-    rule = "render.reduce.rounding"
+    rule = "render.reduce.rounding+2"
     description = "a loop of any length adds to one accumulator"
     first = "test_levels_of_a_long_loop"
     file = "impl/render/cascade.py"

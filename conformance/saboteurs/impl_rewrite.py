@@ -203,14 +203,14 @@ class TheEndIsNotShown(ImplPatch):
 
 
 class AtMostIsEither(Edit):
-    rule = "lowering.legal.exact"
+    rule = "lowering.legal.exact+2"
     description = "of two bools the first is at most the other if one of them is true"
     file = "impl/lowering/legal.py"
     old, new = "_bools(Ops.OR, _not(b), c)", "_bools(Ops.OR, b, c)"
 
 
 class LanguagesAreBelieved(ImplPatch):
-    rule = "lowering.legal.exact"
+    rule = "lowering.legal.exact+2"
     description = "what a language lacks is printed as it stands"
     target = "impl.render.printer:legalize"
 

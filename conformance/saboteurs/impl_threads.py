@@ -20,7 +20,7 @@ class NobodyWaits(ImplPatch):
 
 
 class PartsForOneMore(ImplPatch):
-    rule = "dialects.thread.parts"
+    rule = "dialects.thread.parts+2"
     description = "a loop is cut for one thread more than there are"
     target = "impl.dialects.c:C.share"
 
@@ -76,7 +76,7 @@ class AnyReductionIsCut(ImplPatch):
 
 
 class LargeStagesOnTheStack(ImplPatch):
-    rule = "dialects.local.large"
+    rule = "dialects.local.large+2"
     description = "stage buffers stand on the stack, however large they are"
     target = "impl.dialects.c:C.own_scratch"
 
@@ -85,7 +85,7 @@ class LargeStagesOnTheStack(ImplPatch):
 
 
 class CompilersWaitForTheLast(ImplPatch):
-    rule = "cpu.compile.shared"
+    rule = "cpu.compile.shared+2"
     description = "no compiler starts before all kernels are printed"
     first = "test_compilers_run_while_the_last_kernel_is_printed"
     target = "impl.cpu.objects:_length"
@@ -95,7 +95,7 @@ class CompilersWaitForTheLast(ImplPatch):
 
 
 class ShortUnitsAllTheWay(Edit):
-    rule = "cpu.compile.shared"
+    rule = "cpu.compile.shared+2"
     description = "every unit is as short as the first"
     first = "test_units_are_longer_where_all_processors_have_a_compiler"
     file = "impl/cpu/objects.py"
@@ -112,7 +112,7 @@ class KeysWithoutThreads(ImplPatch):
 
 
 class SizesOfPowersOfTwo(ImplPatch):
-    rule = "cpu.memory.size"
+    rule = "cpu.memory.size+2"
     description = "a block may be twice as large as asked for"
     first = "test_a_block_is_little_larger_than_asked"
     target = "impl.device.pool:rounded"
@@ -122,7 +122,7 @@ class SizesOfPowersOfTwo(ImplPatch):
 
 
 class PoolWithoutBound(ImplPatch):
-    rule = "cpu.memory.size"
+    rule = "cpu.memory.size+2"
     description = "every block that is freed is kept for ever"
     first = "test_blocks_of_a_pool"
     target = "impl.device.pool:Pool._sort"

@@ -52,7 +52,7 @@ class RowsStayApart(ImplPatch):
 
 
 class GathersSquares(ImplPatch):
-    rule = "dialects.vector.memory"
+    rule = "dialects.vector.memory+2"
     description = "no square of registers is transposed"
     first = "test_squares_are_transposed_in_registers"
     target = "impl.render.printer:_Printer._across"
@@ -62,7 +62,7 @@ class GathersSquares(ImplPatch):
 
 
 class GathersWhatIsAFewApart(Edit):
-    rule = "dialects.vector.memory"
+    rule = "dialects.vector.memory+2"
     description = "elements a few apart are gathered one by one"
     first = "test_elements_a_few_apart_are_taken_out_of_whole_vectors"
     file = "impl/dialects/vectors.py"
@@ -70,7 +70,7 @@ class GathersWhatIsAFewApart(Edit):
 
 
 class ConvertsInOneGo(Edit):
-    rule = "dialects.vector.memory"
+    rule = "dialects.vector.memory+2"
     description = "bytes become four times as wide at once"
     first = "test_no_element_is_computed_by_itself"
     file = "impl/functions/types.py"
@@ -126,7 +126,7 @@ class MaximumIsMinimum(ImplPatch):
 
 
 class StoredOneByOne(ImplPatch):
-    rule = "dialects.vector.memory"
+    rule = "dialects.vector.memory+2"
     description = "the elements of a vector are stored one by one"
     first = "test_no_element_is_computed_by_itself"
     target = "impl.dialects.vectors:Vectors.vector_store"
@@ -139,7 +139,7 @@ class StoredOneByOne(ImplPatch):
 
 
 class NobodyWaitsForStreams(ImplPatch):
-    rule = "dialects.stream.fence"
+    rule = "dialects.stream.fence+2"
     description = "a kernel ends before what it stored past the caches can be seen"
     target = "impl.dialects.vectors:Vectors.fence"
 

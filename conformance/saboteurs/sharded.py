@@ -137,7 +137,7 @@ class EachAddsInItsOrder(_Changing):
 
 
 class NobodyWaitsForTransfers(AdapterSaboteur):
-    rule = "collectives.transfer.untouched"
+    rule = "collectives.transfer.untouched+2"
     description = "a transfer is under way until the end of its schedule, whoever needs its value"
     base = "conformance.adapters.impl_adapter:Adapter"
 
@@ -163,7 +163,7 @@ class _Rounds(AdapterSaboteur):
 
 
 class ReceivesLate(_Rounds):
-    rule = "collectives.rounds.matched"
+    rule = "collectives.rounds.matched+2"
     description = "all send in the last round, and receive in one of its own after it"
 
     def spoil(self, rounds: list[Any]) -> None:
@@ -172,7 +172,7 @@ class ReceivesLate(_Rounds):
 
 
 class AddsAPartTwice(_Rounds):
-    rule = "collectives.rounds.complete"
+    rule = "collectives.rounds.complete+2"
     description = "a round in which parts are combined is run twice"
 
     def spoil(self, rounds: list[Any]) -> None:

@@ -265,7 +265,7 @@ def test_two_processes_send_the_same_in_the_same_order(subject: Subject) -> None
             raise Failure("; ".join(wrong[:4]), program)
 
 
-@verifies("collectives.transfer.untouched", observe="sharded")
+@verifies("collectives.transfer.untouched+2", observe="sharded")
 @after("schedule.document.schema")
 def test_nobody_touches_what_is_being_sent(subject: Subject) -> None:
     """What a transfer reads and writes, from its step to the last at which it may be under way."""
@@ -287,8 +287,8 @@ def test_nobody_touches_what_is_being_sent(subject: Subject) -> None:
     subject.met(times, "no schedule says of a transfer until when it may be under way")
 
 
-@verifies("collectives.rounds.matched", observe="sharded")
-@verifies("collectives.rounds.complete", observe="sharded")
+@verifies("collectives.rounds.matched+2", observe="sharded")
+@verifies("collectives.rounds.complete+2", observe="sharded")
 @after("schedule.document.schema")
 def test_rounds_come_to_their_end_with_what_they_have_to_bring(subject: Subject) -> None:
     """Where a schedule lists what each device sends and receives in a transfer."""

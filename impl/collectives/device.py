@@ -270,7 +270,7 @@ class MeshDevice(DeviceBackend):
         """What each device does in a collective, as plain data; bytes as in `exchange`."""
         if nccl.usable(self.members) and nccl.Clique.can(transfer, dtype):
             return self.called(transfer, nbytes)
-        # r[impl collectives.rounds.matched, collectives.rounds.complete]
+        # r[impl collectives.rounds.matched+2, collectives.rounds.complete+2]
         pieces = transfer.count if transfer.kind == "all-to-all" else 1
         peers, size = Peers(self.members[:1] * transfer.count, dtype), nbytes // dtype.itemsize
         found = peers.rounds(transfer.kind, size // pieces, transfer.shift)

@@ -330,7 +330,7 @@ class _Course:
             except BaseException as error:  # memory may go only when nobody touches it
                 interrupted = error
                 self._fail(error)
-        # r[impl collectives.lanes.error]
+        # r[impl collectives.lanes.error+2]
         if interrupted is not None or self.error is not None:
             raise interrupted or self.error  # type: ignore[misc]
 

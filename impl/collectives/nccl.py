@@ -69,7 +69,7 @@ class Library:
             DeviceError: it was refused.
         """
         code = getattr(self.functions, name)(*arguments)
-        if code:  # r[impl collectives.nccl.calls]
+        if code:  # r[impl collectives.nccl.calls+2]
             raise self.failure(name, code)
 
     def failure(self, name: str, code: int) -> DeviceError:
@@ -131,7 +131,7 @@ class Clique:
                  sources: Mapping[int, Memory], nbytes: int, dtype: DType) -> None:
         """Ask all GPUs for a collective; `nbytes` are those of a piece, as in a mesh's `exchange`.
         """
-        # r[impl collectives.nccl.calls]
+        # r[impl collectives.nccl.calls+2]
         self._check()
         with self.library.together():
             for rank, device in self.devices.items():

@@ -37,7 +37,7 @@ class Peers:
 
     def __init__(self, devices: Sequence[DeviceBackend], dtype: DType) -> None:
         self.devices, self.dtype = devices, dtype
-        # r[impl collectives.memory.reached]
+        # r[impl collectives.memory.reached+2]
         self.shared = all(device.host_memory and device.shared_memory for device in devices)
 
     def rounds(self, kind: str, size: int, shift: int = 0) -> Rounds:
@@ -81,7 +81,7 @@ class Peers:
         item = self.dtype.itemsize
         moves = [move for move in moves if move.stop > move.start]
         staged, applied = self._phase(), self._phase()
-        # r[impl collectives.round.before]: what is sent is not what arrives meanwhile
+        # r[impl collectives.round.before+2]: what is sent is not what arrives meanwhile
         overwritten = values is targets and _meet(moves)
         for move in moves:
             nbytes = (move.stop - move.start) * item

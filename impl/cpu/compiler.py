@@ -212,7 +212,7 @@ def _keep_failed(text: str) -> str:
 def dealt_out(pairs: list[tuple[str, SourceText]],
               workers: int) -> list[list[tuple[str, SourceText]]]:
     """Kernels dealt out to compiler runs, the longest first, each to the run with the least."""
-    # r[impl cpu.compile.shared]
+    # r[impl cpu.compile.shared+2]
     count = max(workers, -(-len(pairs) // _UNIT))
     units: list[list[tuple[str, SourceText]]] = [[] for _ in range(count)]
     lengths = [0] * count

@@ -52,7 +52,7 @@ class HostPool(pool.Pool[Block]):
     def give(self, block: Block) -> None:
         """Keep a block."""
         blocks = self.small.get(len(block[0]))
-        if blocks is None or len(blocks) >= _MOST:  # r[impl cpu.memory.size]
+        if blocks is None or len(blocks) >= _MOST:  # r[impl cpu.memory.size+2]
             super().give(block)
         else:
             blocks.append(block)

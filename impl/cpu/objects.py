@@ -126,7 +126,7 @@ class Build:
         if missing_entries((key,), self.objects.functions,
                            lambda each: self.objects.found(self.kept, each)):
             self.waiting.append((key, source()))
-            # r[impl cpu.compile.shared]
+            # r[impl cpu.compile.shared+2]
             later = _WORTH_A_LATER if len(self.started) >= self.processors else 1
             if _length(self.waiting) >= _WORTH_STARTING * later:
                 self._start(self.waiting)
@@ -137,7 +137,7 @@ class Build:
             self.kept, self.runtime, "runtime")
 
     def _start(self, unit: list[Pair]) -> None:
-        # r[impl cpu.compile.shared]
+        # r[impl cpu.compile.shared+2]
         command = required_compiler()
         self.started.append((unit, self.pool.submit(compile_unit, command, unit, self.line)))
 

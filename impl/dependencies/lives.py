@@ -34,7 +34,7 @@ def under_way(order: Sequence[int], pairs: Iterable[tuple[int, int]], lanes: Seq
     that was begun. Transfers are done in their order. So one is done when a kernel starts that
     waits for it, or for a later one.
     """
-    # r[impl collectives.transfer.untouched]
+    # r[impl collectives.transfer.untouched+2]
     needs: dict[int, list[int]] = {}
     for before, after in pairs:
         if lanes[before] == "copy" and lanes[after] != "copy":

@@ -169,7 +169,7 @@ class Program:
 
     def check(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Raise DeviceError or VariableError unless the arguments fit."""
-        if len(memories) < self.arguments:  # r[impl device.launch.refused]
+        if len(memories) < self.arguments:  # r[impl device.launch.refused+2]
             raise DeviceError(self.name, f"{len(memories)} memories for {self.arguments} arguments",
                               "give one memory for every argument")
         if len(values) != len(self.variables):
@@ -177,7 +177,7 @@ class Program:
                                 "variables", "bind every variable once")
         for variable, value in zip(self.variables, values, strict=True):
             name, least, most = variable.arg
-            if not least <= value <= most:  # r[impl device.launch.refused]
+            if not least <= value <= most:  # r[impl device.launch.refused+2]
                 raise VariableError(name, f"{value} is not from {least} to {most}",
                                     "bind a value inside the variable's bounds")
 
@@ -342,7 +342,7 @@ class DeviceBackend:
             missing = list(dict.fromkeys(a for a in asts if (a, key) not in self.programs))
             if missing:
                 for ast, program in zip(missing, self.load(missing), strict=True):
-                    # r[impl device.launch.refused]
+                    # r[impl device.launch.refused+2]
                     if program.arguments > self.maximum_arguments:
                         raise DeviceError(
                             program.name, f"{program.arguments} arguments; {self.name} takes "
@@ -420,11 +420,11 @@ class Registry:
         # What stands behind an @ is the process of a job; each has such a device itself.
         kind, _, number = name.upper().partition("@")[0].partition(":")
         if kind not in self.kinds or (":" in name and not number.isdecimal()):
-            names = sorted(self.kinds)  # r[impl device.name.resolved]
+            names = sorted(self.kinds)  # r[impl device.name.resolved+2]
             near = settings.meant(_ELSEWHERE.get(kind) or [
                 each for each in names if settings.one_edit_apart(kind, each)])
             raise DeviceError("device", f"{name!r} is not a device", f"{near}use one of "
-                              # r[impl device.name.resolved]
+                              # r[impl device.name.resolved+2]
                               f"{', '.join(names)}, or NAME:NUMBER")
         return Place(spelled(f"{kind}:{number}" if number else kind))
 
@@ -438,9 +438,9 @@ class Registry:
             for device in meshes[name].devices:
                 self.usable(device)
             return meshes[name]
-        full = self.canonical(name)  # r[impl device.name.resolved]
+        full = self.canonical(name)  # r[impl device.name.resolved+2]
         if full not in self.opened and (reason := self.kinds[full.partition(":")[0]][1]()):
-            # r[impl device.name.resolved]
+            # r[impl device.name.resolved+2]
             raise DeviceError("device", f"{full} cannot be used: {reason}",
                               "use CPU or REFERENCE, or install what is missing")
         return full

@@ -20,7 +20,7 @@ _LARGE, _NEAR = 1 << 20, 2
 
 def rounded(nbytes: int, alignment: int) -> int:
     """The size of a block for that many bytes: one of eight between a power of two and the next."""
-    # r[impl cpu.memory.size]
+    # r[impl cpu.memory.size+2]
     least = max(nbytes, alignment, 1)
     step = max(1 << (least.bit_length() - 4), alignment)
     return -(-least // step) * step
@@ -62,7 +62,7 @@ class Pool(Generic[Block]):
         size = near = rounded(nbytes, self.alignment)
         with self.lock:
             beyond = self._sort()
-            # r[impl cpu.memory.kept, opencl.memory.reuse, cuda.memory.kept]
+            # r[impl cpu.memory.kept, opencl.memory.reuse, cuda.memory.kept+2]
             found = self._kept(size)
             for _ in range(_NEAR if found is None and size >= _LARGE else 0):
                 near = rounded(near + 1, self.alignment)
@@ -76,7 +76,7 @@ class Pool(Generic[Block]):
         except Exception:
             if not self.clear():  # perhaps it is in blocks of other sizes
                 raise
-            made = self.make(size)  # r[impl cuda.memory.kept]
+            made = self.make(size)  # r[impl cuda.memory.kept+2]
         GlobalCounters.fresh += size
         return made
 
@@ -116,7 +116,7 @@ class Pool(Generic[Block]):
 
     def _sort(self) -> list[Block]:
         """Put what came back to its size; if it is too much, the size that was used first goes."""
-        # r[impl cpu.memory.size]
+        # r[impl cpu.memory.size+2]
         while self.returned:
             block = self.returned.popleft()
             size = self.size_of(block)

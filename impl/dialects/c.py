@@ -233,7 +233,7 @@ class C(Vectors):
 
     def own_scratch(self, total: int) -> int:
         """All bytes, if they are too many for the stack."""
-        # r[impl dialects.local.large]
+        # r[impl dialects.local.large+2]
         return total if total > _STACK_BYTES else 0
 
     def load(self, pointer: str, index: str, dtype: DType) -> str:
@@ -261,7 +261,7 @@ class C(Vectors):
         The unit is one iteration, or 16 where that makes little difference: then parts begin at
         the beginning of a cache line, if the memory does.
         """
-        # r[impl dialects.thread.parts]
+        # r[impl dialects.thread.parts+2]
         if extent.isdecimal() and int(extent) % threads == 0:
             each = int(extent) // threads
             first, last = f"thread * {each}", f"thread * {each} + {each}"

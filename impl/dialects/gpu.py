@@ -129,7 +129,7 @@ class Gpu(C):
 
     def worded(self, text: str) -> str:
         """A text in the words of the language."""
-        # r[impl device.launch.refused]
+        # r[impl device.launch.refused+2]
         angle = {"angle": FLOAT_ANGLE} if dtypes.float64 in self.lacks else {}
         return worded(text, {**self.words, **angle})
 
@@ -244,7 +244,7 @@ class Gpu(C):
 
     def of_prefix(self, name: str, place: Launched) -> list[str]:
         """The lane has one iteration, or none if there are more lanes than iterations."""
-        # r[impl dialects.group.once]
+        # r[impl dialects.group.once+2]
         lines, opened, index = [], self.opened(), place.first
         total = _product(place.shared)
         each = _over(total, place.lanes)

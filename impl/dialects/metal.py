@@ -19,7 +19,7 @@ LANES = 256
 _HALF = {each.name for each in HALF}
 
 
-class Metal(Gpu):  # r[impl metal.space.named]
+class Metal(Gpu):  # r[impl metal.space.named+2]
     """Metal Shading Language. Every pointer says in which memory it points."""
 
     name = "METAL"

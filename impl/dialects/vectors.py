@@ -274,7 +274,7 @@ class Vectors:
         """Neighbouring elements at as many places, transposed: the lines that load them to an
         array of that name, and its vectors. Where a condition is false memory is not touched.
         """
-        # r[impl dialects.vector.memory]
+        # r[impl dialects.vector.memory+2]
         count = len(indices)
         kind = self._stored_kind(dtype, count)
         lines = [f"{kind} {name}[{count}];"]
@@ -309,7 +309,7 @@ class Vectors:
         """Elements that lie `step` apart, taken out of whole vectors; None where these are more
         than gathering costs. Only memory from the first element to the last is touched.
         """
-        # r[impl dialects.vector.memory]
+        # r[impl dialects.vector.memory+2]
         if not 2 <= step <= count // 2:
             return None
         kind = self._stored_kind(dtype, count)
@@ -348,7 +348,7 @@ class Vectors:
     def vector_store_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType,
                             values: Sequence[Operand], stream: bool) -> list[str]:
         """Write a square of values, transposed, to neighbouring elements at as many places."""
-        # r[impl dialects.vector.memory]
+        # r[impl dialects.vector.memory+2]
         count = len(indices)
         stored = [self._in_memory(dtype, count, value) for value in values]
         kind = stored[0][0]
@@ -371,7 +371,7 @@ class Vectors:
 
     def fence(self) -> str:
         """Stores past the caches may be seen late, unless they are waited for."""
-        # r[impl dialects.stream.fence]
+        # r[impl dialects.stream.fence+2]
         return self._call("fence") + ";"
 
     def vector_scatter(self, pointer: str, index: str, step: Operand | int, dtype: DType,

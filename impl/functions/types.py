@@ -64,7 +64,7 @@ def ways(have: str, kind: str) -> list[str]:
     A compiler has instructions that double or halve a width. For more at once GCC takes the
     vector apart, which pays for few elements only.
     """
-    # r[impl dialects.vector.memory]
+    # r[impl dialects.vector.memory+2]
     (source, count), (target, _) = type_and_lanes(have), type_and_lanes(kind)
     size, wanted = SIZES[source], SIZES[target]
     if source[0] == "f":

@@ -155,7 +155,7 @@ WORDS = _list(
 
 def legalize(ast: UOp, rules: PatternMatcher) -> UOp:
     """The kernel in what a language has: the rules of the language, until none applies."""
-    # r[impl lowering.legal.exact]
+    # r[impl lowering.legal.exact+2]
     if not applies(ast, rules) and not get("TRACK_MATCH_STATS"):
         return ast
     return graph_rewrite(ast, rules, name="legalize")

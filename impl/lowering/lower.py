@@ -391,7 +391,7 @@ class _Placement:
             self._demand([(condition, block)])
             block.items.append(Skip(condition))
         for store in group.stores:
-            if store.arg is Way.AHEAD:  # r[impl lowering.fetch.before]
+            if store.arg is Way.AHEAD:  # r[impl lowering.fetch.before+2]
                 self._demand([(self.low.access[store.src[0]].base, block)])
                 block.items.append(Prefetch(store))
         for store in group.stores:  # r[impl kernel.order.stores]
@@ -402,7 +402,7 @@ class _Placement:
 
     def _gates(self, group: _Group) -> list[UOp]:
         """Conditions without which none of the stores happens, whatever the lane is."""
-        # r[impl lowering.gate.skipped]
+        # r[impl lowering.gate.skipped+2]
         first, *others = ([part for part in symbolic.conjuncts(store.src[0].src[2])
                            if part is not TRUE and not self.low.lane_mask(part)]
                           for store in group.stores)
@@ -425,7 +425,7 @@ class _Placement:
             raise GraphError("lower", f"{node!r} is used outside its loops {loops}",
                              "add the loops to the store or the reduction")
         while block.parent is not None and not block.own & free:
-            block = block.parent  # r[impl lowering.place.body]
+            block = block.parent  # r[impl lowering.place.body+2]
         return block
 
     def _demand(self, wanted: list[tuple[UOp, Block]]) -> None:
@@ -442,7 +442,7 @@ class _Placement:
             elif node.op not in _LEAVES:
                 target = self._level(node, block)
                 if target.ready.get(node, -1) >= self._epoch_of(node):
-                    continue  # r[impl lowering.place.body]
+                    continue  # r[impl lowering.place.body+2]
                 loops = self._loops_of(node)
                 if loops:
                     self._open_reduction(node, target, loops, stack)
@@ -459,7 +459,7 @@ class _Placement:
     def _open_reduction(self, node: UOp, target: Block, loops: tuple[UOp, ...],
                         stack: list[tuple[UOp, Block, _Opened | bool]]) -> None:
         """Open the loops of a reduction, and of all that can share them: one read, many results."""
-        # r[impl lowering.reduce.merge]
+        # r[impl lowering.reduce.merge+2]
         members = tuple(sorted(
             (other for other in target.scope if self._shares(other, node, target)),
             key=lambda n: self.low.number[n]))

@@ -43,7 +43,7 @@ def _options() -> Any:
 
 def problem() -> str:
     """Why there is no Metal here, in one line; empty if there is."""
-    # r[impl metal.error.told]
+    # r[impl metal.error.told+3]
     try:
         metal = bindings()
     except ImportError:
@@ -99,7 +99,7 @@ class MetalProgram(GroupProgram):
     def _dispatch(self, memories: Sequence[Memory], values: Sequence[int], groups: int, lanes: int,
                   scratch: Memory | None = None) -> None:
         most = self.function.maxTotalThreadsPerThreadgroup()
-        if lanes > most:  # r[impl metal.error.told]
+        if lanes > most:  # r[impl metal.error.told+3]
             raise DeviceError(self.name, f"groups of {lanes} lanes, where the kernel can have "
                               f"{most}", "set NOOPT=1")
         given = [(place, memories[argument]) for place, argument in
@@ -180,7 +180,7 @@ class MetalDevice(GroupDevice):
                 command.waitUntilCompleted()
             failed = bindings().MTLCommandBufferStatusError
             for command, names in waiting:
-                if command.status() == failed:  # r[impl metal.error.told]
+                if command.status() == failed:  # r[impl metal.error.told+3]
                     raise DeviceError(self.name, f"{command.error().localizedDescription()}; in "
                                       f"one of the launches of {', '.join(dict.fromkeys(names))}",
                                       "NOOPT=1 or DEVICE=CPU tells whether the kernel is wrong")
@@ -207,7 +207,7 @@ class MetalDevice(GroupDevice):
         if made is None:
             self.synchronize()  # what command buffers hold is free then
             made = self.gpu.newBufferWithLength_options_(max(nbytes, 1), shared)
-        if made is None:  # r[impl metal.error.told]
+        if made is None:  # r[impl metal.error.told+3]
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                               "use smaller tensors or free some")
         GlobalCounters.grown(nbytes)

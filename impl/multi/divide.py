@@ -465,7 +465,7 @@ def brought(given: Piece, axes: Axes) -> Piece:
     if axes == given.axes and not given.due:
         return given
     before = given.brought_from
-    if before is not None and axes == before.axes:  # r[impl collectives.gather.undone]
+    if before is not None and axes == before.axes:  # r[impl collectives.gather.undone+2]
         return before
     if given.narrow is not None:
         narrow = brought(given.narrow, _before(given, axes))
@@ -482,7 +482,7 @@ def _sent(given: Piece, axes: Axes) -> Piece:
     assert given.sharding is not None
     mesh, node, now = given.sharding.mesh, given.node, list(given.axes)
     instead = _in_words(axes) if node.op is Ops.BUFFER else ""
-    for name, op in given.due:  # r[impl collectives.due.scattered]
+    for name, op in given.due:  # r[impl collectives.due.scattered+2]
         if name in axes and now[axes.index(name)] is None:
             axis = axes.index(name)
             node = copied_to(_in_pieces(node, axis, given.shape[axis], mesh.extent(name), True),
@@ -883,7 +883,7 @@ def _scatter(node: UOp, given: list[Piece]) -> Piece:
     start = -0.0 if node.arg is Ops.ADD and node.dtype.kind == "f" else \
         identity(node.arg, node.dtype)
     begin = nodes.constant(base.node)
-    alone = begin is not None and begin.arg == start  # r[impl collectives.due.scattered]
+    alone = begin is not None and begin.arg == start  # r[impl collectives.due.scattered+2]
     if begin is not None and alone:
         start = begin.arg  # a zero with its sign
     empty = nodes.full(UOp.const(node.dtype, start), nodes.shape_of(base.node))

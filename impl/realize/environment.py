@@ -75,7 +75,7 @@ def _environment(names: Sequence[Place]) -> Environment:
     # r[impl fusion.limit.device, caching.key.circumstances]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
     limits = FusionLimits(arguments=arguments)
-    # r[impl device.local.limit+2]
+    # r[impl device.local.limit+3]
     limits = replace(limits, local_bytes=min(
         limits.local_bytes, *(device.local_bytes for _, device in devices)))
     if settings.get("SCARCE"):

@@ -47,7 +47,7 @@ class Accesses(Values):
                 self._whole_load(node, address, guard, vector)
                 for address, guard in zip(addresses, guards, strict=True)])
             if node in self.ahead and self.low.access[index].steps.get(vector) == 1:
-                for address, kind in addresses:  # r[impl render.hint.pays]
+                for address, kind in addresses:  # r[impl render.hint.pays+2]
                     self._line("" if kind else self.dialect.fetch(
                         self.names[index.src[0]], f"{address} + {self.ahead[node]}", False))
             return
@@ -86,7 +86,7 @@ class Accesses(Values):
     def _load_turned(self, node: UOp, wide: tuple[UOp, ...], addresses: Texts, vector: UOp,
                      across: UOp) -> None:
         """Load squares along the lane that is contiguous, and transpose them."""
-        # r[impl dialects.vector.memory]
+        # r[impl dialects.vector.memory+2]
         index, place, at = node.src[0], wide.index(across), self._combinations(wide)
         step, count = self.low.access[index].steps[vector], width_of(vector)
         number = {values: i for i, values in enumerate(at)}
@@ -264,7 +264,7 @@ class Accesses(Values):
 
     def _fetch(self, store: UOp) -> None:
         """Ask for each line of memory that a store will write in one iteration of its loops."""
-        # r[impl lowering.fetch.before]
+        # r[impl lowering.fetch.before+2]
         index, vector = store.src[0], self.low.vector.get(store)
         base = self.low.access[index].base
         if index.src[0].op is not Ops.PARAM or self.low.vector.get(base) is not None:
@@ -323,7 +323,7 @@ class Accesses(Values):
     def _write_turned(self, store: UOp, addresses: Texts, values: list[Operand],
                       wide: tuple[UOp, ...], across: UOp) -> None:
         """Transpose squares, and store them along the lane that is contiguous."""
-        # r[impl dialects.vector.memory]
+        # r[impl dialects.vector.memory+2]
         index, place, vector = store.src[0], wide.index(across), self.low.vector[store]
         step, count = self.low.access[index].steps[vector], width_of(vector)
         squares: dict[tuple[int, ...], list[int]] = {}

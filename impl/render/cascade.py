@@ -46,7 +46,7 @@ class Cascades(Reductions):
         sizes = self._block_sizes(block)
         self.levels[block] = []
         first, last = "0", self._extent(block.loop) if sizes and block.loop is not None else ""
-        for size in sizes:  # r[impl render.reduce.rounding]
+        for size in sizes:  # r[impl render.reduce.rounding+2]
             counter = self._fresh("b", 1)[0]
             self._line(self.dialect.counted(counter, first, last, str(size)))
             self.indent += 1

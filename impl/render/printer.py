@@ -65,7 +65,7 @@ def render(ast: UOp, dialect: Dialect) -> SourceText:
 
 def _refuse_types(ast: UOp, dialect: Dialect) -> None:
     """Name the first type that the language lacks: another one in its place would be wrong."""
-    # r[impl device.launch.refused, metal.error.told, webgpu.error.told]
+    # r[impl device.launch.refused+2, metal.error.told+3, webgpu.error.told]
     if not dialect.lacks:
         return
     for dtype in (node.dtype for node in ast.toposort()):
@@ -196,7 +196,7 @@ class _Printer(Cascades, Fragments):
             self.own = own
         for place, buffer in enumerate(buffers):
             self.names[buffer] = f"m{place}"
-            if shared:  # r[impl render.phase.scratch]
+            if shared:  # r[impl render.phase.scratch+2]
                 self._line(self.dialect.shared(f"m{place}", buffer.dtype, self.scratch))
                 self.scratch += _room(buffer)
             elif self.groups and buffer in self.shared:
@@ -223,7 +223,7 @@ class _Printer(Cascades, Fragments):
 
     def _is_tile(self, block: Block) -> bool:
         """Whether a loop does little but sum a tile of products, and so often that it counts."""
-        # r[impl render.hint.pays]
+        # r[impl render.hint.pays+2]
         sums = [node for item in block.items if isinstance(item, Accumulate) for node in item.nodes
                 if self._is_fused_product(node.src[0]) and node in self.low.vector]
         lanes = sum(len(self.sums[node]) for node in sums)
@@ -325,7 +325,7 @@ class _Printer(Cascades, Fragments):
         """Whether the product goes into nothing but one sum: it is multiplied and added at once."""
         low = self.low
         if node.op not in PRODUCTS or node not in low.inline:
-            return False  # r[impl render.reduce.rounding]
+            return False  # r[impl render.reduce.rounding+2]
         user = low.single[node]
         return (user.op is Ops.REDUCE and user.arg is Ops.ADD and bool(user.src[1:])
                 and (node.op is Ops.DOT or node.dtype in (dtypes.float32, dtypes.float64))

@@ -50,7 +50,7 @@ def symbol(key: str) -> str:
 
 def unit_text(unit: Iterable[tuple[str, SourceText]]) -> str:
     """One text: every definition once, then the kernels, each named by its key."""
-    # r[impl cpu.compile.shared]
+    # r[impl cpu.compile.shared+2]
     pairs = list(unit)
     definitions = dict.fromkeys(each for _, source in pairs for each in source.definitions)
     kernels = [f"{each.signature.format(name=symbol(key))} {each.body}" for key, each in pairs]

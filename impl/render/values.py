@@ -157,7 +157,7 @@ class Values:
 
     def _is_copied(self, value: UOp) -> bool:
         """Whether a number of a half type is loaded and stored again, and nothing else."""
-        # r[impl render.half.copied]
+        # r[impl render.half.copied+2]
         user = self.low.single.get(value)
         return (self.groups is not None and value.op is Ops.LOAD and value.dtype in HALF
                 and self.low.users[value] == 1 and user is not None and user.op is Ops.STORE)

@@ -255,7 +255,7 @@ class WebGPUDevice(GroupDevice):
         Raises:
             DeviceError: a lane turns too often all the same.
         """
-        # r[impl webgpu.loop.turns]
+        # r[impl webgpu.loop.turns+2]
         made = super().optimized(ast, search)
         if self.turns is None or turns(made) <= self.turns:
             return made

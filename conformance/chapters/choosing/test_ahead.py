@@ -47,7 +47,7 @@ def test_the_next_row_is_asked_for() -> None:
     assert not any(name.startswith("NEXT(") for name in names(centred(20, 2000)))
 
 
-@verifies("render.hint.pays")
+@verifies("render.hint.pays+2")
 @verifies("steps.value.equal")
 def test_each_vector_of_the_next_row_is_asked_for() -> None:
     made = optimize(centred(50, 96), DeviceLimits(vector_bytes=64, vector_registers=32,

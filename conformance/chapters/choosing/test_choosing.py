@@ -415,7 +415,7 @@ def test_outputs_across_lines_are_asked_for() -> None:
     assert not fetches(64, 16, 841)   # the sums are there before the memory is
 
 
-@verifies("lowering.fetch.before")
+@verifies("lowering.fetch.before+2")
 @pytest.mark.parametrize("columns", [45, 48])
 def test_each_line_is_asked_for_once_before_the_sum(columns: int) -> None:
     made = optimize(_sums(18, 100, columns, 200), WIDE)

@@ -101,7 +101,7 @@ def test_stages_of_a_row_are_vectors() -> None:
     np.testing.assert_allclose(out.reshape(6, 100), rows / rows.sum(1, keepdims=True), rtol=1e-5)
 
 
-@verifies("dialects.stream.fence")
+@verifies("dialects.stream.fence+2")
 @verifies("choosing.memory.ahead")
 @pytest.mark.parametrize("offset", [0, 3])
 def test_large_outputs_go_past_the_caches(offset: int) -> None:

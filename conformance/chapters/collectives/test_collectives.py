@@ -57,7 +57,7 @@ def meant(kind: str, size: int, given: np.ndarray) -> list[np.ndarray]:
 
 
 @verifies("collectives.reduce.equal+2")
-@verifies("collectives.round.before")
+@verifies("collectives.round.before+2")
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 @pytest.mark.parametrize("size", [0, 1, 3, 17])
 def test_every_device_has_what_it_should(kind: str, name: str, size: int) -> None:
@@ -75,7 +75,7 @@ def test_every_device_has_what_it_should(kind: str, name: str, size: int) -> Non
                 assert first.tobytes() == other.tobytes()
 
 
-@verifies("collectives.memory.reached")
+@verifies("collectives.memory.reached+2")
 @pytest.mark.parametrize("name", ALGORITHMS["all-reduce"])
 def test_memory_that_another_device_cannot_be_given_is_copied_first(
         name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_each_collective_has_a_setting(kind: str, setting: str) -> None:
         assert found["ring"] != found["naive"]
 
 
-@verifies("collectives.round.before")
+@verifies("collectives.round.before+2")
 def test_a_swap_is_one_round() -> None:
     device = Device[Mesh(DEVICES[:2])]
     assert isinstance(device, MeshDevice)
@@ -194,7 +194,7 @@ def test_a_swap_is_one_round() -> None:
         == [[1, 1], [0, 0]]
 
 
-@verifies("collectives.round.before")
+@verifies("collectives.round.before+2")
 def test_memory_that_the_host_cannot_see_is_staged() -> None:
     """What is combined is brought to the device first."""
     device = Device[Mesh(DEVICES[:3])]
@@ -212,7 +212,7 @@ def test_memory_that_the_host_cannot_see_is_staged() -> None:
         == [[6, 6, 6]] * 3
 
 
-@verifies("collectives.due.scattered")
+@verifies("collectives.due.scattered+2")
 def test_a_spread_gradient_is_scattered() -> None:
     """Half of what an all-reduce sends, and no device keeps what it does not need."""
     x = Tensor(np.ones((8, 8), np.float32)).shard(DEVICES[:4], 0).realize()
@@ -226,7 +226,7 @@ def test_a_spread_gradient_is_scattered() -> None:
     assert labels
 
 
-@verifies("collectives.gather.undone")
+@verifies("collectives.gather.undone+2")
 def test_what_is_gathered_and_cut_again_is_not_sent() -> None:
     x = Tensor(np.arange(32, dtype=np.float32).reshape(8, 4)).shard(DEVICES[:4], 0).realize()
     other = Tensor(np.ones((8, 4), np.float32)).shard(DEVICES[:4], 0).realize()

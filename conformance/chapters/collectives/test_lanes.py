@@ -159,7 +159,7 @@ def test_a_kernel_runs_while_a_transfer_is_under_way() -> None:
     assert computed.is_set()
 
 
-@verifies("collectives.lanes.error")
+@verifies("collectives.lanes.error+2")
 def test_an_error_in_a_lane_is_raised_where_the_run_was_asked_for() -> None:
     def failing(group: Peers, device: int, *rest: Any) -> Any:
         def fail() -> None:

@@ -25,7 +25,7 @@ GRID = {"data": 2, "model": 2}
 
 
 @needs_mock
-@verifies("collectives.nccl.calls")
+@verifies("collectives.nccl.calls+2")
 def test_collectives_of_gpus_are_calls_of_nccl(emulation_folder: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", driver.environment()["LD_LIBRARY_PATH"])

@@ -81,7 +81,7 @@ def patiently(event: threading.Event, turns: int = 300) -> bool:
 # Compiling
 
 
-@verifies("cpu.compile.shared")
+@verifies("cpu.compile.shared+2")
 def test_all_kernels_of_a_call_share_compiler_runs(fresh: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     runs = 0
@@ -101,7 +101,7 @@ def test_all_kernels_of_a_call_share_compiler_runs(fresh: Path,
         check(ast, 1 + n / 7)
 
 
-@verifies("cpu.compile.shared")
+@verifies("cpu.compile.shared+2")
 def test_compilers_run_while_the_last_kernel_is_printed(fresh: Path,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     plain, printed, begun, printing = objects.compile_unit, backend.render, threading.Event(), 0
@@ -128,7 +128,7 @@ def test_compilers_run_while_the_last_kernel_is_printed(fresh: Path,
         check(ast, 1 + n / 7)
 
 
-@verifies("cpu.compile.shared")
+@verifies("cpu.compile.shared+2")
 @pytest.mark.parametrize(("count", "wanted"), [
     (1, [["printed"], ["printed"], ["one", "two", "ts_run"]]),
     (2, [["ts_run"], ["printed"], ["printed"], ["one", "two"]])])
@@ -156,7 +156,7 @@ def test_the_runtime_is_compiled_by_who_has_nothing_to_do(
         check(ast, 1.75, size)
 
 
-@verifies("cpu.compile.shared")
+@verifies("cpu.compile.shared+2")
 @pytest.mark.parametrize(("count", "wanted"), [
     (1, [2, 6, 2]), (2, [2, 2, 6]), (8, [2, 2, 2, 2, 2])])
 def test_units_are_longer_where_all_processors_have_a_compiler(

@@ -79,7 +79,7 @@ def everything_shared() -> Iterator[None]:
 # Steps
 
 
-@verifies("dialects.thread.parts")
+@verifies("dialects.thread.parts+2")
 def test_each_iteration_is_in_one_part() -> None:
     extents = (1, 2, 3, 5, 16, 17, 255, 512, 768, 769, 1285, 4096, 4099)
     asts = {(e, n): counted(e, n) for e in extents for n in (2, 3, 5, 40)}
@@ -91,7 +91,7 @@ def test_each_iteration_is_in_one_part() -> None:
             assert (out == 1).all(), (extent, threads, out)
 
 
-@verifies("dialects.thread.parts")
+@verifies("dialects.thread.parts+2")
 def test_each_iteration_is_in_one_part_when_the_extent_is_known_late() -> None:
     variable = symbolic.Variable("n", 1, 100).uop
     ast = counted(variable, 3)
@@ -281,7 +281,7 @@ def test_what_waits_for_all_threads_is_another_phase() -> None:
         assert render(both, C()).phases == (True,) * phases
 
 
-@verifies("render.phase.scratch")
+@verifies("render.phase.scratch+2")
 def test_two_runs_have_scratch_memory_of_their_own() -> None:
     ast = apply(total(64), GroupTop(0, 4))
     assert render(ast, C()).scratch == 64
@@ -301,7 +301,7 @@ def test_two_runs_have_scratch_memory_of_their_own() -> None:
     assert not wrong
 
 
-@verifies("render.phase.scratch")
+@verifies("render.phase.scratch+2")
 def test_what_passes_between_phases_lies_apart() -> None:
     """The parts of a sum, and those of a maximum."""
     k = new_range(64, RangeKind.REDUCE)
@@ -314,7 +314,7 @@ def test_what_passes_between_phases_lies_apart() -> None:
     assert render(ast, C()).scratch == 128 and out[0] == 63 * 32 + 63
 
 
-@verifies("dialects.local.large")
+@verifies("dialects.local.large+2")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_large_stage_buffers_lie_in_the_memory_of_a_run(threads: int) -> None:
     count, rows = 20_001, 3

@@ -416,7 +416,7 @@ def check_reuse() -> None:
 
 
 @needs_mock
-@verifies("cuda.memory.kept")
+@verifies("cuda.memory.kept+2")
 def test_a_block_is_used_again(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_reuse)
 
@@ -441,7 +441,7 @@ def check_kept_blocks() -> None:
 
 @needs_mock
 @verifies("device.memory.kept+3")
-@verifies("cuda.memory.kept")
+@verifies("cuda.memory.kept+2")
 def test_what_is_kept_has_a_limit(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_kept_blocks)
 
@@ -464,7 +464,7 @@ def check_exhausted() -> None:
 
 
 @needs_mock
-@verifies("cuda.memory.kept")
+@verifies("cuda.memory.kept+2")
 def test_memory_that_is_exhausted_is_an_error_and_no_end(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_exhausted)
 
@@ -543,7 +543,7 @@ def check_scratch() -> None:
 
 
 @needs_mock
-@verifies("cuda.memory.kept")
+@verifies("cuda.memory.kept+2")
 def test_what_phases_share_lives_as_long_as_they_run(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_scratch)
 

@@ -30,7 +30,7 @@ def add_one(count: int, name: str = "add_one") -> UOp:
     return kb.kernel(store(param(0), i, value), prefix=(i,), name=name)
 
 
-@verifies("device.name.resolved")
+@verifies("device.name.resolved+2")
 def test_a_device_has_one_name() -> None:
     for name, wanted in (("CPU", "CPU"), ("cpu", "CPU"), ("CPU:0", "CPU"), ("cpu:1", "CPU:1"),
                          ("Reference", "REFERENCE"), ("CPU:01", "CPU:1")):
@@ -39,7 +39,7 @@ def test_a_device_has_one_name() -> None:
     assert Device["CPU:1"] is not Device["CPU"]
 
 
-@verifies("device.name.resolved")
+@verifies("device.name.resolved+2")
 def test_an_unknown_device_is_refused_with_the_names() -> None:
     for name in ("TPU", "", "CPU:", "CPU:x", "CPU:-1"):
         with pytest.raises(DeviceError, match="CPU, .*REFERENCE") as caught:
@@ -47,7 +47,7 @@ def test_an_unknown_device_is_refused_with_the_names() -> None:
         assert "test_device.py" in str(caught.value)
 
 
-@verifies("device.name.resolved")
+@verifies("device.name.resolved+2")
 def test_a_name_that_is_nearly_right_is_guessed() -> None:
     for name, wanted in (("CUDDA", "CUDA"), ("cup:1", "CPU"), ("METL", "METAL"),
                          ("gpu", "CUDA or OPENCL or METAL or WEBGPU"), ("mps:0", "METAL")):
@@ -58,7 +58,7 @@ def test_a_name_that_is_nearly_right_is_guessed() -> None:
     assert "did you mean" not in str(caught.value)
 
 
-@verifies("device.name.resolved")
+@verifies("device.name.resolved+2")
 def test_a_device_that_is_not_here_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(Device.kinds, "ABSENT", (Device.kinds["CPU"][0], lambda: "none is there"))
     x = Tensor([1.0, 2.0])
@@ -162,7 +162,7 @@ def test_copies(device: str) -> None:
 
 
 @each_device
-@verifies("device.launch.refused")
+@verifies("device.launch.refused+2")
 def test_arguments_are_checked(device: str) -> None:
     variable = symbolic.Variable("n", 2, 5).uop
     i = new_range(variable, RangeKind.GLOBAL)
@@ -179,7 +179,7 @@ def test_arguments_are_checked(device: str) -> None:
 
 
 @each_device
-@verifies("device.launch.refused")
+@verifies("device.launch.refused+2")
 def test_a_launch_with_too_few_memories_is_refused(device: str) -> None:
     program = Device[device].compile([add_one(4)])[0]
     for count in (0, 1):
@@ -198,7 +198,7 @@ def test_equal_kernels_share_a_program(device: str) -> None:
 
 
 @each_device
-@verifies("device.launch.refused")
+@verifies("device.launch.refused+2")
 def test_a_kernel_with_too_many_arguments_is_refused(
         device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     i = new_range(13, RangeKind.GLOBAL)

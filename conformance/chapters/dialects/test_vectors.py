@@ -232,7 +232,7 @@ def test_reductions_of_vectors(checks: Checks, op: Ops, dtype: DType) -> None:
     checks.add(elementwise(value, i), empty(dtype, 64), [given], dtype, (8, 16))
 
 
-@verifies("dialects.vector.memory")
+@verifies("dialects.vector.memory+2")
 def test_no_element_is_computed_by_itself() -> None:
     """What a vectorised kernel computes is one operation, whatever the dtype."""
     for dtype in (dtypes.float32, dtypes.int32, dtypes.int8, dtypes.bfloat16, dtypes.bool):
@@ -243,7 +243,7 @@ def test_no_element_is_computed_by_itself() -> None:
         assert not re.search(r"v\d+\[|\bl\b", body), body
 
 
-@verifies("dialects.vector.memory")
+@verifies("dialects.vector.memory+2")
 @pytest.mark.parametrize(("source", "target", "count"), [
     (dtypes.int8, dtypes.int32, 2), (dtypes.uint8, dtypes.float32, 3),
     (dtypes.int64, dtypes.int8, 3), (dtypes.int16, dtypes.float32, 2),
@@ -257,7 +257,7 @@ def test_a_conversion_doubles_or_halves_the_width(source: DType, target: DType,
     assert body.count("__builtin_convertvector") == count, body
 
 
-@verifies("dialects.stream.fence")
+@verifies("dialects.stream.fence+2")
 @verifies("choosing.memory.ahead")
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64,
                                    np.float16, np.float32, np.float64])
@@ -270,7 +270,7 @@ def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype:
         np.testing.assert_array_equal(value.numpy(), given + np.array(1, dtype))
 
 
-@verifies("dialects.vector.memory")
+@verifies("dialects.vector.memory+2")
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_squares_are_transposed_in_registers(size: int) -> None:
     """Every type, also those that lie otherwise in memory than in registers."""
@@ -293,7 +293,7 @@ def test_squares_are_transposed_in_registers(size: int) -> None:
             assert all((copy == given).all() for copy in copies)
 
 
-@verifies("dialects.vector.memory")
+@verifies("dialects.vector.memory+2")
 @verifies("dialects.vector.within")
 @pytest.mark.parametrize(("width", "steps", "chosen"), [
     (4, (2,), ALL), (8, (3, 4), ALL), (16, (2, 3, 7, 8), FLOATS[-2:])])
@@ -320,7 +320,7 @@ def test_elements_a_few_apart_are_taken_out_of_whole_vectors(
             assert (out == given[step % 2::step][:2 * width]).all(), (dtype, step)
 
 
-@verifies("dialects.vector.memory")
+@verifies("dialects.vector.memory+2")
 def test_copies_turned_by_the_rules_are_as_without_any() -> None:
     """Odd sizes, three axes, two operands of which one is turned, and conditions."""
     for shape in ((37, 53), (16, 16), (5, 33, 40), (3, 64, 17)):
@@ -337,7 +337,7 @@ def test_copies_turned_by_the_rules_are_as_without_any() -> None:
             assert (one == two).all(), shape
 
 
-@verifies("dialects.vector.memory")
+@verifies("dialects.vector.memory+2")
 @verifies("kernel.access.gated")
 def test_squares_of_which_some_lines_are_not_valid() -> None:
     """Memory ends behind the last line that is valid; the others are zero."""

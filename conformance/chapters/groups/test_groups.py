@@ -351,7 +351,7 @@ def test_nvrtc_takes_exchanges_and_wide_accesses(dtype: DType) -> None:
             pytest.skip(str(reason))
 
 
-@verifies("metal.space.named")
+@verifies("metal.space.named+2")
 @pytest.mark.parametrize("dtype", [each for each in TYPES if each is not dtypes.float64],
                          ids=lambda each: each.name)
 def test_address_spaces_of_exchanges_and_wide_accesses(dtype: DType) -> None:

@@ -591,7 +591,7 @@ def test_simd_groups_compute_products(mac: Any, dtype: DType) -> None:
 
 
 @needs_clang
-@verifies("metal.space.named")
+@verifies("metal.space.named+2")
 def test_matrices_of_simd_groups_name_their_memory() -> None:
     for place, unit in enumerate(SIMD):
         ast = by_hand(product(64, 64, 32, unit.dtype), 4 + place, (32, 32), 16)
@@ -614,7 +614,7 @@ def test_a_layer_is_what_it_is_without_steps(mac: Any) -> None:
 # ---------------------------------------------------------------- copies of halves
 
 @needs_emulator
-@verifies("render.half.copied")
+@verifies("render.half.copied+2")
 def test_a_copied_half_keeps_its_bits() -> None:
     i, count = new_range(64, RangeKind.GLOBAL), 64
     for dtype in HALF:
@@ -630,7 +630,7 @@ def test_a_copied_half_keeps_its_bits() -> None:
 
 
 @needs_emulator
-@verifies("render.half.copied")
+@verifies("render.half.copied+2")
 def test_halves_that_are_copied_several_at_once_keep_their_bits() -> None:
     """Eight neighbours to eight neighbours, to single places, and from single places."""
     for dtype in HALF:

@@ -37,7 +37,7 @@ def loop_depth(text: str, wanted: str) -> int:
     raise AssertionError(f"{wanted} does not occur in\n{text}")
 
 
-@verifies("lowering.place.body")
+@verifies("lowering.place.body+2")
 def test_a_value_stands_at_the_level_of_its_loops() -> None:
     """sqrt(a[i]) does not depend on j, though only the innermost loop uses it."""
     i, j = new_range(8, RangeKind.GLOBAL), new_range(8, RangeKind.GLOBAL)
@@ -48,7 +48,7 @@ def test_a_value_stands_at_the_level_of_its_loops() -> None:
     assert loop_depth(text, r"p2\[") == 2
 
 
-@verifies("lowering.place.body")
+@verifies("lowering.place.body+2")
 def test_a_shared_value_is_computed_once() -> None:
     i = new_range(8, RangeKind.GLOBAL)
     value = kb.apply(Ops.EXP, load(param(2), i))
@@ -58,7 +58,7 @@ def test_a_shared_value_is_computed_once() -> None:
     assert body.count("exp_f32(") == 1 and body.count("p2[") == 1
 
 
-@verifies("lowering.place.body")
+@verifies("lowering.place.body+2")
 def test_nested_reductions_stand_inside_each_other() -> None:
     i, k, q = (new_range(n, kind) for n, kind in (
         (3, RangeKind.GLOBAL), (4, RangeKind.REDUCE), (5, RangeKind.REDUCE)))
@@ -70,7 +70,7 @@ def test_nested_reductions_stand_inside_each_other() -> None:
     np.testing.assert_allclose(out, given.max(2).sum(1), rtol=1e-6)
 
 
-@verifies("lowering.reduce.merge")
+@verifies("lowering.reduce.merge+2")
 def test_reductions_over_one_loop_share_it() -> None:
     """Sum and maximum read each element once; the variance needs the mean first."""
     r, k = new_range(5, RangeKind.GLOBAL), new_range(64, RangeKind.REDUCE)

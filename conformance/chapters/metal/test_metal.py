@@ -72,7 +72,7 @@ def read(memory: Any) -> list[int]:
     return found
 
 
-@verifies("metal.error.told")
+@verifies("metal.error.told+3")
 @pytest.mark.skipif(platform.system() == "Darwin", reason="there may be a GPU")
 def test_elsewhere_one_line_says_so() -> None:
     line = f"METAL cannot be used: Metal is part of macOS, and this is {platform.system()}; "
@@ -82,7 +82,7 @@ def test_elsewhere_one_line_says_so() -> None:
 
 @needs_emulator
 @verifies("device.several.equal")
-@verifies("collectives.memory.reached")
+@verifies("collectives.memory.reached+2")
 def test_a_state_goes_round_two_gpus_and_the_processor(emulation_folder: Path) -> None:
     second = metal_objects.Device()
     with metal_objects.installed(second) as first:
@@ -191,7 +191,7 @@ def test_bits_of_small_numbers_that_the_language_computes_as_int(mock: Any) -> N
 
 
 @needs_clang
-@verifies("metal.space.named")
+@verifies("metal.space.named+2")
 def test_pointers_name_their_memory() -> None:
     asts = [ast for dtype in TYPES for ast in functions(dtype)]
     asts += [kb.random_kernel(seed).ast for seed in range(40)] + [kb.softmax(5, 700)]
@@ -206,7 +206,7 @@ def test_pointers_name_their_memory() -> None:
                              .replace("device float *p0", "constant float *p0"))
 
 
-@verifies("metal.error.told")
+@verifies("metal.error.told+3")
 def test_doubles_are_refused() -> None:
     i = new_range(4, RangeKind.GLOBAL)
     wide = load(param(1, dtypes.float64), i)
@@ -245,7 +245,7 @@ def test_copies_come_after_launches(mock: Any) -> None:
 
 
 @needs_emulator
-@verifies("metal.error.told")
+@verifies("metal.error.told+3")
 def test_memory_that_is_exhausted_is_an_error(mock: Any) -> None:
     gc.collect()
     one = block([1, 2])
@@ -258,7 +258,7 @@ def test_memory_that_is_exhausted_is_an_error(mock: Any) -> None:
 
 
 @needs_emulator
-@verifies("metal.error.told")
+@verifies("metal.error.told+3")
 def test_a_launch_that_fails_is_an_error(mock: Any) -> None:
     program, small = gpu().compile([added(8)])[0], block([1] * 7)
     program([small, block([1] * 8)])

@@ -289,7 +289,7 @@ def test_all_groups_share_what_has_no_prefix() -> None:
 # Launches
 
 
-@verifies("dialects.group.once")
+@verifies("dialects.group.once+2")
 @verifies("opencl.launch.reach")
 def test_every_iteration_is_run_once() -> None:
     """out[...] += 1 with odd extents; loops of the prefix shared by lanes, by groups, by both."""
@@ -307,7 +307,7 @@ def test_every_iteration_is_run_once() -> None:
         assert out.tolist() == [1] * size + [0] * 5, (extents, shared)
 
 
-@verifies("dialects.group.once")
+@verifies("dialects.group.once+2")
 @verifies("opencl.launch.reach")
 def test_extents_that_are_known_at_run_time() -> None:
     n, m = (symbolic.Variable(name, 0, 50).uop for name in "nm")
@@ -596,7 +596,7 @@ def test_kernels_that_differ_in_their_arguments_alone_are_two() -> None:
         assert np.array_equal(out[:rows], given[:rows].sum(1)) and not out[rows:].any()
 
 
-@verifies("device.launch.refused")
+@verifies("device.launch.refused+2")
 def test_a_type_that_the_device_lacks_is_named() -> None:
     device = opencl.OpenCLDevice("OPENCL")
     device._identity()  # is known from now on
@@ -607,7 +607,7 @@ def test_a_type_that_the_device_lacks_is_named() -> None:
         device.compile([ast])
 
 
-@verifies("device.launch.refused")
+@verifies("device.launch.refused+2")
 def test_floats_need_no_doubles() -> None:
     """Large angles are reduced as a fixed-point number, which is made a float at the end."""
     count = 64
@@ -704,7 +704,7 @@ def test_a_text_says_how_many_lanes_a_group_has() -> None:
     assert "max_total_threads_per_threadgroup(256)" in render(phased, Metal()).signature
 
 
-@verifies("device.local.limit+2")
+@verifies("device.local.limit+3")
 def test_stages_that_need_more_local_memory_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).standard_normal((4, 3000)).astype(np.float32)
     counts = []
@@ -802,7 +802,7 @@ def test_products_in_blocks_by_way_of_local_memory() -> None:
         assert np.array_equal(out, a @ b), (rows, columns, inner)
 
 
-@verifies("dialects.group.once")
+@verifies("dialects.group.once+2")
 @verifies("lowering.wait.private")
 def test_stages_may_count_their_loops_in_other_orders() -> None:
     """One lane stores what another one reads, although both stages have the same two loops."""

@@ -13,7 +13,7 @@ from impl.ir import Ops, UOp
 from impl.places import Place, copied_to, home, named, place_of
 
 
-@verifies("device.name.resolved")
+@verifies("device.name.resolved+2")
 def test_a_place_is_its_name() -> None:
     place = Device.canonical("cpu:0")
     assert isinstance(place, Place) and place == "CPU" and place.members() == ("CPU",)
@@ -23,7 +23,7 @@ def test_a_place_is_its_name() -> None:
     assert all(isinstance(each, Place) for each in both.members())
 
 
-@verifies("device.name.resolved")
+@verifies("device.name.resolved+2")
 def test_everything_that_lies_somewhere_has_a_place() -> None:
     there = Tensor(np.arange(4, dtype=np.float32), device="reference:1")
     value = (there * 2).to("REFERENCE:2") + 1

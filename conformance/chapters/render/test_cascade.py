@@ -39,7 +39,7 @@ def test_a_deviation_beside_a_large_mean() -> None:
         assert np.allclose(found.numpy(), exact, rtol=1e-3)
 
 
-@verifies("render.reduce.rounding")
+@verifies("render.reduce.rounding+2")
 @pytest.mark.parametrize("length, loops", [(100, 1), (128, 1), (129, 2), (5000, 2), (10_000, 3),
                                            (1_000_003, 4)])
 def test_levels_of_a_long_loop(length: int, loops: int) -> None:

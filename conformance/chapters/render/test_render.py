@@ -28,7 +28,7 @@ def text_of(ast: UOp) -> str:
     return render(ast, C()).text
 
 
-@verifies("render.hint.pays")
+@verifies("render.hint.pays+2")
 def test_only_long_loops_over_tiles_of_products_are_written_out() -> None:
     """A sum of 130 products has two turns left over."""
     long, short, asked = kb.matmul(1024, 512, 130), kb.matmul(64, 512, 130), "#pragma GCC unroll 4"
@@ -58,7 +58,7 @@ def test_equal_kernels_give_equal_text(make: object) -> None:
     assert text_of(optimize(one, WIDE)) == text_of(optimize(two, WIDE))
 
 
-@verifies("render.reduce.rounding")
+@verifies("render.reduce.rounding+2")
 def test_only_the_product_of_a_sum_is_contracted() -> None:
     """a*a - a*a is 0, whatever the rounding: no product may be kept unrounded in the other."""
     i, k = new_range(64, RangeKind.GLOBAL), new_range(64, RangeKind.REDUCE)
