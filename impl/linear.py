@@ -6,12 +6,12 @@
     LINEAR -> linear_to_schedule -> ExecItems -> memory_planner -> run_schedule
 
 A CALL has the kernel and its buffers as sources, and as argument a `CallInfo`: the names of its
-variables, and which versions of its buffers it reads and writes.
+variables, and which versions of its buffers it reads and writes. What it calls may be a LINEAR.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from impl import memory, symbolic
@@ -85,28 +85,42 @@ def _name(bind: UOp) -> str | Coordinate:
 def create_schedule(kernel_graph: UOp) -> UOp:
     """The CALLs of a kernel graph in a legal order: a LINEAR (r[linear.order.legal])."""
     calls = kernel_graph.src
-    number = {b: i for i, b in enumerate(dict.fromkeys(_buffers(calls)))}
-
-    def versions(call: UOp, side: Sequence[tuple[int, int]], back: int = 0) -> set[tuple[int, int]]:
-        return {(number[call.src[1 + place].arg[0]], version - back) for place, version in side}
-
-    pairs = of_versions([versions(call, call.arg.reads) for call in calls],
-                        [versions(call, call.arg.writes) for call in calls],
-                        [versions(call, call.arg.writes, 1) for call in calls])
-    touched = [[number[b] for b in _buffers([call])] for call in calls]
+    inner = [list(_in_order([call])) for call in calls]
+    number = {b: i for i, b in enumerate(dict.fromkeys(_buffers(inner)))}
+    reads, writes, before = zip(*(_versions(each, number) for each in inner), strict=True) \
+        if inner else ((), (), ())
+    pairs = of_versions(reads, writes, before)
+    touched = [[number[b] for b in dict.fromkeys(_buffers([each]))] for each in inner]
     nbytes = {n: b.nbytes for b, n in number.items() if b.memory is None and b.host is None}
     # r[impl linear.order.legal]
     order = least_peak(len(calls), pairs, Uses(nbytes, touched))
     return UOp(Ops.LINEAR, dtypes.index, tuple(calls[i] for i in order))
 
 
-def _buffers(calls: Sequence[UOp]) -> list[Buffer]:
-    return [leaf.arg[0] for call in calls for leaf in call.src[1:]]
+Versions = set[tuple[int, int]]
+
+
+def _versions(inner: Sequence[tuple[UOp, list[Buffer]]],
+              number: dict[Buffer, int]) -> tuple[Versions, Versions, Versions]:
+    """What the kernels of one CALL read, write, and overwrite together: numbers and versions."""
+    reads, writes, before = Versions(), Versions(), Versions()
+    for call, buffers in inner:
+        info = call.arg or CallInfo()
+        for place, version in info.reads:
+            reads.add((number[buffers[place]], version))
+        for place, version in info.writes:
+            writes.add((number[buffers[place]], version))
+            before.add((number[buffers[place]], version - 1))
+    return reads - writes, writes, before - writes
+
+
+def _buffers(inner: Iterable[Sequence[tuple[UOp, list[Buffer]]]]) -> list[Buffer]:
+    return [buffer for each in inner for _, buffers in each for buffer in buffers]
 
 
 def lower_sink_to_linear(function: UOp) -> UOp | None:
     """The LINEAR for a SINK of values; None for a SINK that is a kernel already."""
-    if isinstance(function.arg, KernelInfo):  # r[impl linear.entry.nested]
+    if isinstance(function.arg, KernelInfo):  # r[impl linear.entry.nested+2]
         return None
     return create_schedule(get_kernel_graph(function))
 
@@ -126,23 +140,63 @@ def create_linear_with_vars(big_sink: UOp) -> tuple[UOp, dict[str, int]]:
     return linear, {name: value for name, value in values.items() if name in used}
 
 
-def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> list[ExecItem]:
-    """The kernels of a LINEAR as items that can run; a LINEAR inside a LINEAR is flattened."""
-    items: list[ExecItem] = []
-    stack = list(linear.src[::-1])
+def linear_of_params(linear: UOp, buffers: Sequence[Buffer]) -> UOp:
+    """A LINEAR that can be called with other buffers: PARAM n in the place of the n-th of these."""
+    place = {buffer: n for n, buffer in enumerate(buffers)}
+    params = {leaf: UOp(Ops.PARAM, leaf.dtype, (), (place[leaf.arg[0]], leaf.arg[2]))
+              for leaf in linear.toposort() if leaf.op is Ops.BUFFER and leaf.arg[0] in place}
+    return linear.substitute(params)
+
+
+def _in_order(roots: Sequence[UOp]) -> Iterator[tuple[UOp, list[Buffer]]]:
+    """The kernels that CALLs and LINEARs run, in order, with the buffers of each."""
+    stack: list[tuple[UOp, list[Buffer]]] = [(root, []) for root in reversed(roots)]
     while stack:
-        call = stack.pop()
-        if call.op is Ops.LINEAR:  # r[impl linear.entry.nested]
-            stack += call.src[::-1]
+        node, given = stack.pop()
+        if node.op is Ops.LINEAR:  # r[impl linear.entry.nested+2]
+            stack += [(call, given) for call in node.src[::-1]]
             continue
-        ast, buffers = call.src[0], [b.arg[0] for b in call.src[1:]]
-        device = Device[buffers[0].device]
-        copy = call.arg.copy
-        program = device.compile([ast])[0] if copy is None else None
+        buffers = [_buffer(leaf, given) for leaf in node.src[1:]]
+        if node.src[0].op is Ops.LINEAR:  # r[impl linear.entry.nested+2]
+            stack.append((node.src[0], buffers))
+        else:
+            yield node, buffers
+
+
+def _buffer(leaf: UOp, given: Sequence[Buffer]) -> Buffer:
+    """The buffer of a CALL: what a BUFFER holds, or what a PARAM is given by the CALL around it."""
+    if leaf.op is not Ops.PARAM:
+        buffer: Buffer = leaf.arg[0]
+        return buffer
+    number, shape = leaf.arg
+    if number >= len(given):
+        raise GraphError("linear_to_schedule", f"a LINEAR asks for buffer {number} of its CALL, "
+                         f"which has {len(given)}", "give the CALL a buffer for each PARAM")
+    found, size = given[number], math.prod(shape)
+    if found.dtype is not leaf.dtype or found.size != size:
+        raise GraphError("linear_to_schedule", f"a LINEAR asks for {size} elements of "
+                         f"{leaf.dtype.name} as buffer {number} of its CALL, which has "
+                         f"{found.size} of {found.dtype.name}", "give it one of that size and type")
+    return found
+
+
+def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> list[ExecItem]:
+    """The kernels of a LINEAR as items that can run.
+
+    A LINEAR inside it runs as if its CALLs stood there, and so does CALL(LINEAR, buffers...), where
+    PARAM n, with argument (n, shape), is buffer n.
+
+    Raises:
+        GraphError: a CALL lacks a buffer for a PARAM, or it has another size or type.
+    """
+    items: list[ExecItem] = []
+    for call, buffers in _in_order([linear]):
+        ast, info = call.src[0], call.arg or CallInfo()
+        program = Device[buffers[0].device].compile([ast])[0] if info.copy is None else None
         items.append(ExecItem(ast, buffers, {"label": ast.arg.name, "kernel": len(items)},
                               [(var_vals or {})[name] if isinstance(name, str) else name
-                               for name in call.arg.variables],
-                              program, copy=copy))
+                               for name in info.variables],
+                              program, copy=info.copy))
     return items
 
 

@@ -41,7 +41,15 @@ class InnerCallsRunBackwards(Edit):
     description = "the CALLs of a LINEAR in a LINEAR run in reverse"
     first = "test_a_nested_linear_is_flattened"
     file = "impl/linear.py"
-    old, new = "stack += call.src[::-1]", "stack += call.src"
+    old, new = "for call in node.src[::-1]]", "for call in node.src]"
+
+
+class CallsHaveTheBuffersAround(Edit):
+    rule = "linear.entry.nested"
+    description = "a LINEAR that is called gets the buffers of the CALL around its own"
+    file = "impl/linear.py"
+    old = "stack.append((node.src[0], buffers))"
+    new = "stack.append((node.src[0], given or buffers))"
 
 
 class PlacesWhatTensorsHold(Edit):

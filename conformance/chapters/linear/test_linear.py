@@ -6,12 +6,13 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Ops, Tensor, UOp, dtypes, run_schedule
-from impl.effects import Buffer
-from impl.errors import VariableError
+from impl.effects import Buffer, leaf_of
+from impl.errors import GraphError, VariableError
 from impl.linear import (
     create_linear_with_vars,
     create_schedule,
     get_kernel_graph,
+    linear_of_params,
     linear_to_schedule,
     lower_sink_to_linear,
     memory_planner,
@@ -68,7 +69,7 @@ def test_what_is_overwritten_is_read_before() -> None:
     assert x.tolist() == [0, 1, 9, 9, 9, 9, 6, 7]
 
 
-@verifies("linear.entry.nested")
+@verifies("linear.entry.nested+2")
 def test_a_kernel_is_not_lowered_again() -> None:
     y, _ = several()
     linear = lower_sink_to_linear(sink(y))
@@ -97,7 +98,7 @@ def test_what_was_computed_with_another_value_is_no_part_of_the_schedule() -> No
     assert both.item() == 14
 
 
-@verifies("linear.entry.nested")
+@verifies("linear.entry.nested+2")
 def test_a_nested_linear_is_flattened() -> None:
     y, expected = several()
     linear = lower_sink_to_linear(sink(y))
@@ -110,6 +111,72 @@ def test_a_nested_linear_is_flattened() -> None:
     assert [i.ast for i in items] == [call.src[0] for call in linear.src]
     run_schedule(items)
     np.testing.assert_allclose(y.numpy(), expected)
+
+
+def made_of(*tensors: Tensor) -> list[UOp]:
+    """The memory of tensors, as sources of a CALL."""
+    leaves = [leaf_of(t.uop) for t in tensors]
+    return [leaf.arg[0].leaf((t.numel(),)) for leaf, t in zip(leaves, tensors, strict=True) if leaf]
+
+
+@verifies("linear.entry.nested+2")
+def test_a_linear_is_called_with_other_buffers() -> None:
+    with Context(DEVICE="REFERENCE"):
+        x, other = (Tensor(np.arange(n, n + 6, dtype=np.float32).reshape(2, 3)).realize()
+                    for n in (1, 7))
+        y = ((x @ x.T).sum(0) * 2).contiguous()
+        linear = lower_sink_to_linear(sink(y))
+        assert linear is not None and len(linear.src) > 0
+        run_schedule(linear_to_schedule(linear))
+        leaves = made_of(x, y)
+        steps = linear_of_params(linear, [leaf.arg[0] for leaf in leaves])
+        assert not {leaf.arg[0] for leaf in leaves} & {
+            node.arg[0] for node in steps.toposort() if node.op is Ops.BUFFER}
+        first, second, third = (Tensor(np.zeros(2, np.float32)).realize() for _ in range(3))
+        square = Tensor(np.zeros((2, 3), np.float32)).realize()
+        # One call within another, its own number for each buffer; then the same by itself.
+        params = (UOp(Ops.PARAM, dtypes.float32, (), (1, (6,))),
+                  UOp(Ops.PARAM, dtypes.float32, (), (0, (2,))))
+        inner = UOp(Ops.CALL, dtypes.index, (steps, *params))
+        outer = UOp(Ops.LINEAR, dtypes.index, (inner,))
+        calls = [UOp(Ops.CALL, dtypes.index, (outer, *made_of(first, other))),
+                 UOp(Ops.CALL, dtypes.index, (steps, *made_of(x, second))),
+                 UOp(Ops.CALL, dtypes.index, (steps, *made_of(square, third)))]
+        whole = create_schedule(UOp(Ops.SINK, dtypes.index, tuple(calls)))
+        assert {call.src[0] for call in whole.src} == {outer, steps}
+        run_schedule(linear_to_schedule(whole))
+        a, b = other.numpy(), x.numpy()
+        np.testing.assert_allclose(first.numpy(), (a @ a.T).sum(0) * 2)
+        np.testing.assert_allclose(second.numpy(), (b @ b.T).sum(0) * 2)
+        assert third.tolist() == [0, 0]
+
+
+@verifies("linear.entry.nested+2")
+def test_calls_are_ordered_by_what_their_kernels_do() -> None:
+    with Context(DEVICE="REFERENCE"):
+        steps = lower_sink_to_linear(sink(several()[0]))
+        assert steps is not None and len(steps.src) > 1
+        parts = [UOp(Ops.CALL, dtypes.index, (UOp(Ops.LINEAR, dtypes.index, (call,)),))
+                 for call in steps.src]
+        ordered = create_schedule(UOp(Ops.SINK, dtypes.index, tuple(parts[::-1])))
+        assert list(ordered.src) == parts
+
+
+@verifies("linear.entry.nested+2")
+def test_a_call_that_lacks_a_buffer_is_refused() -> None:
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor([1.0, 2.0, 3.0]).realize()
+        y = x * 2
+        linear = lower_sink_to_linear(sink(y))
+        assert linear is not None
+        run_schedule(linear_to_schedule(linear))
+        (source, target), short = made_of(x, y), made_of(Tensor([1.0]).realize())
+        steps = linear_of_params(linear, [source.arg[0], target.arg[0]])
+        for given, says in (([source], "asks for buffer 1 of its CALL, which has 1"),
+                            ([*short, target], "3 elements of float32 as buffer 0 .* has 1")):
+            call = UOp(Ops.CALL, dtypes.index, (steps, *given))
+            with pytest.raises(GraphError, match=says):
+                linear_to_schedule(UOp(Ops.LINEAR, dtypes.index, (call,)))
 
 
 @verifies("linear.memory.kept")
