@@ -16,11 +16,11 @@ class WritesDoNotWaitForReads(Edit):
     rule = "linear.order.legal"
     description = "memory may be written before the old version was read"
     file = "impl/linear.py"
-    old, new = "call.arg.writes, 1) for call", "call.arg.writes, 9) for call"
+    old, new = "number[buffers[place]], version - 1)", "number[buffers[place]], version - 9)"
 
 
 class GivesTheKernelBack(Edit):
-    rule = "linear.entry.nested"
+    rule = "linear.entry.nested+2"
     description = "a kernel is its own schedule"
     first = "test_a_kernel_is_not_lowered_again"
     file = "impl/linear.py"
@@ -37,7 +37,7 @@ class IntervalsTellNamesApart(Edit):
 
 
 class InnerCallsRunBackwards(Edit):
-    rule = "linear.entry.nested"
+    rule = "linear.entry.nested+2"
     description = "the CALLs of a LINEAR in a LINEAR run in reverse"
     first = "test_a_nested_linear_is_flattened"
     file = "impl/linear.py"
@@ -45,7 +45,7 @@ class InnerCallsRunBackwards(Edit):
 
 
 class CallsHaveTheBuffersAround(Edit):
-    rule = "linear.entry.nested"
+    rule = "linear.entry.nested+2"
     description = "a LINEAR that is called gets the buffers of the CALL around its own"
     file = "impl/linear.py"
     old = "stack.append((node.src[0], buffers))"
