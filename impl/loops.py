@@ -9,9 +9,11 @@ often it runs.
 """
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from impl.dtypes import DType, dtypes
@@ -68,13 +70,15 @@ class LoopInfo:
         own = self.roots[root].shape or ()
         return (self.count, *own) if self.kind == "scan" and root >= self.carries else own
 
-    def offset(self, position: int) -> int:
-        """Where an output begins, in elements."""
-        return sum(math.prod(self.root_shape(root)) for root in self.outputs[:position])
+    @cached_property
+    def offsets(self) -> list[int]:
+        """Where each output begins, in elements; and where the last one ends."""
+        sizes = (math.prod(self.root_shape(root)) for root in self.outputs)
+        return list(itertools.accumulate(sizes, initial=0))
 
     def shape(self, given: Shape) -> Shape:
         """The shape of the value, whatever that of a source is."""
-        return (self.offset(len(self.outputs)),)
+        return (self.offsets[-1],)
 
     def told(self, nbytes: int) -> str:
         """What it does, for a person."""
@@ -85,7 +89,8 @@ class LoopInfo:
                 "host": f"{self.call[0]} on the host" if self.call else ""}[self.kind]
 
     def __getstate__(self) -> dict[str, Any]:  # r[impl loops.body.once]
-        return {**self.__dict__, "ran": {}}
+        kept = {name: value for name, value in self.__dict__.items() if name != "offsets"}
+        return {**kept, "ran": {}}
 
 
 def param(slot: int, like: UOp | None = None, dtype: DType = dtypes.float32,
@@ -105,7 +110,7 @@ def output_of(node: UOp, position: int) -> UOp:
     """One output of a LOOP, in its shape."""
     loop: LoopInfo = node.arg
     shape = loop.root_shape(loop.outputs[position])
-    start = loop.offset(position)
+    start = loop.offsets[position]
     row = UOp(Ops.SHRINK, node.dtype, (node,), ((start, start + math.prod(shape)),))
     return UOp(Ops.RESHAPE, node.dtype, (row,), shape)
 

@@ -1,4 +1,26 @@
-// What both runners ask of a call.
+// What both runners do alike: what they read from a file, and what they ask of a call.
+
+const arrays = {bool: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array,
+                uint16: Uint16Array, float16: Uint16Array, bfloat16: Uint16Array,
+                int32: Int32Array, uint32: Uint32Array, float32: Float32Array,
+                float64: Float64Array};
+
+/** The bytes of each state, from the address of a safetensors file, or from its content. */
+async function contents(source) {
+  if (!(source instanceof ArrayBuffer)) {
+    const answer = await fetch(source);
+    if (!answer.ok) throw new Error(`${program.name}: ${source}: ${answer.status}`);
+    source = await answer.arrayBuffer();
+  }
+  const size = Number(new DataView(source).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(source, 8, size)));
+  return program.states.map((port) => {
+    const [start, stop] = header[port.name]?.data_offsets ?? [0, -1];
+    if (stop - start !== port.bytes)
+      throw new Error(`${program.name}: the file is not of this program: ${port.name}`);
+    return new Uint8Array(source, 8 + size + start, port.bytes);
+  });
+}
 
 /** The integers of a call, in their order. Throws where a call is not what was exported. */
 function checked(program, given, loaded) {

@@ -1,9 +1,5 @@
 // The runner for WebGPU. `program` and `shaders` stand above.
 
-const arrays = {bool: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array,
-                uint16: Uint16Array, float16: Uint16Array, bfloat16: Uint16Array,
-                int32: Int32Array, uint32: Uint32Array, float32: Float32Array,
-                float64: Float64Array};
 const words = (bytes) => Math.max(Math.ceil(bytes / 4) * 4, 4);
 const told = 256;  // bytes in which a launch is told about itself
 const random = new Int32Array(2);
@@ -53,22 +49,12 @@ const buffer = (buffers, [kind, number]) => kind === "arena" ? buffers.arena : b
 /** Read all states: the address of a safetensors file, or its content. */
 export async function load(source) {
   const {device, buffers} = await start();
-  if (!(source instanceof ArrayBuffer)) {
-    const answer = await fetch(source);
-    if (!answer.ok) throw new Error(`${program.name}: ${source}: ${answer.status}`);
-    source = await answer.arrayBuffer();
-  }
-  const size = Number(new DataView(source).getBigUint64(0, true));
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(source, 8, size)));
-  program.states.forEach((port, place) => {
-    const [start, stop] = header[port.name]?.data_offsets ?? [0, -1];
-    if (stop - start !== port.bytes)
-      throw new Error(`${program.name}: the file is not of this program: ${port.name}`);
-    const whole = new Uint8Array(words(port.bytes));
-    whole.set(new Uint8Array(source, 8 + size + start, port.bytes));
+  for (const [place, bytes] of (await contents(source)).entries()) {
+    const whole = new Uint8Array(words(bytes.length));
+    whole.set(bytes);
     device.queue.writeBuffer(buffers.state[place], 0, whole);
     if (program.random?.[1] === place) random.set(new Int32Array(whole.buffer));
-  });
+  }
   loaded = true;
 }
 

@@ -85,9 +85,9 @@ def gradient_pieces(loop: LoopInfo, flat: UOp) -> dict[int, UOp]:
             terms.append(term)
     found: dict[int, UOp] = {}
     for position, root in enumerate(loop.outputs):
-        first, last = loop.offset(position), loop.offset(position + 1)
+        first, last = loop.offsets[position:position + 2]
         for term in terms:
-            low, high = 0, loop.offset(len(loop.outputs))
+            low, high = 0, loop.offsets[-1]
             if term.op is Ops.PAD:
                 low, high = term.arg[0][0], high - term.arg[0][1]
             if high <= first or last <= low:

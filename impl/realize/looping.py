@@ -135,7 +135,7 @@ class _Running:
     def _region(self, root: int, row: int = 0) -> tuple[int, int]:
         """Where an output, or a row of it, lies in the result: first byte, and how many."""
         nbytes = math.prod(self.loop.roots[root].shape or ()) * self.item
-        start = self.loop.offset(self.loop.outputs.index(root)) * self.item
+        start = self.loop.offsets[self.loop.outputs.index(root)] * self.item
         return start + row * nbytes, nbytes
 
     def _fresh(self, root: int) -> Memory:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,14 +37,17 @@ class Batch:
 
     `known` are the nodes that have one, each with what stands for it; `count` is how many examples
     there are. `draws` says which random numbers the function draws: from where, and how many.
+    `within` is a batch whose nodes are known besides; it gets none of those that are made here.
     """
 
-    def __init__(self, known: Mapping[UOp, UOp], count: int,
-                 draws: tuple[int, int] = (0, 0)) -> None:
-        self.known: dict[UOp, UOp] = dict(known)
+    def __init__(self, known: Mapping[UOp, UOp], count: int, draws: tuple[int, int] = (0, 0),
+                 within: Batch | None = None) -> None:
+        self.known: MutableMapping[UOp, UOp] = dict(known)
+        if within is not None:
+            self.known = ChainMap(self.known, within.known)
         self.count, self.draws = count, draws
         self.loops: dict[UOp, list[UOp]] = {}  # what comes out of a LOOP, by output
-        self.through = 0
+        self.through: int = 0 if within is None else within.through
         for node in known:
             self.through |= node.reads
         if draws[1] or not self.through:
@@ -109,20 +113,20 @@ class Batch:
         custom: Custom = node.tag
         if node.src[0] not in self.known and not any(i in self.known for i in custom.inputs):
             return None
-        inner = dict(self.known)
+        each_its_own = [each in self.known for each in custom.inputs]  # now: more become known
 
         def pull(gradient: UOp) -> list[UOp | None]:
             shape = shape_of(gradient)[1:]
             place = Placeholder(None, gradient.dtype, shape).leaf(shape)
-            batch = Batch({**inner, place: gradient}, self.count, self.draws)
+            batch = Batch({place: gradient}, self.count, self.draws, self)
             found = custom.pull(place)
             made = iter(batch.of([part for part in found if part is not None]))
             whole = [None if part is None else (next(made), part) for part in found]
             parts = [None if each is None else batch.whole(each[1]) for each in whole]
             # What all examples have in common gets the sum of what each says.
-            return [part if part is None or each in inner else nodes.reshape(
+            return [part if part is None or own else nodes.reshape(
                 nodes.reduce(Ops.ADD, part, (0,)), shape_of(each))
-                for part, each in zip(parts, custom.inputs, strict=True)]
+                for part, each, own in zip(parts, custom.inputs, each_its_own, strict=True)]
         inputs = tuple(self.known.get(each, each) for each in custom.inputs)
         return with_gradient(self.whole(node.src[0]), Custom(inputs, pull))
 
@@ -155,7 +159,7 @@ class Batch:
         if values is not None and op is Ops.SHRINK:
             loop: LoopInfo = node.src[0].arg
             for position, value in enumerate(values):
-                if arg == ((loop.offset(position), loop.offset(position + 1)),):
+                if arg == ((loop.offsets[position], loop.offsets[position + 1]),):
                     return nodes.reshape(value, (count, math.prod(shape_of(value)[1:])))
         if op in (Ops.RESHAPE, Ops.EXPAND):
             arg = (count, *arg)

@@ -11,7 +11,7 @@ from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import below, nodes, sources_of
 from impl.gradient.loops import Steps, mark, renamed_loop
 from impl.gradient.substitution import substituted
-from impl.ir import Ops, UOp
+from impl.ir import Ops, UOp, toposort
 from impl.loops import outputs
 from impl.symbolic import is_symbolic
 from impl.tensor import Tensor
@@ -67,8 +67,9 @@ class _Trace:
             if any(s in depends for s in sources):
                 depends.add(node)
                 wanted += sources
+        outside: dict[UOp, bool] = {}
         for node in wanted:
-            if node not in depends and node not in replaced and _outside(node):
+            if node not in depends and node not in replaced and _outside(node, outside):
                 replaced[node] = self.constants.setdefault(node, mark(node))
         return substituted(roots, replaced, pure=True)
 
@@ -84,14 +85,19 @@ class _Trace:
         return str(variable.arg[0]).startswith("random#") and 0 <= value - self.start < self.drawn
 
 
-def _outside(node: UOp) -> bool:
+def _outside(node: UOp, known: dict[UOp, bool]) -> bool:
     """Whether a value has to be brought into a body: it is in memory, made of what is bound, or
-    what a transform differentiates for.
+    what a transform differentiates for. `known` has the answers for what was walked over before.
     """
     if node.op in (Ops.BIND, Ops.DEFINE_VAR):
         return False
-    return bool(node.reads) or any(n.op in (Ops.BIND, Ops.PARAM) or is_variable(n)
-                                   for n in node.toposort())
+    if node.reads:
+        return True
+    for part in toposort([node], lambda each: each not in known):
+        if part not in known:
+            known[part] = part.op in (Ops.BIND, Ops.PARAM) or is_variable(part) \
+                or any([known[source] for source in part.src])
+    return known[node]
 
 
 def _rows(tree: Tree, length: int | None) -> int:
