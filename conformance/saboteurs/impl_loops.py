@@ -25,7 +25,7 @@ class NumbersAreNobodys(Edit):
     description = "a number that a transform differentiates for is one of the body"
     file = "impl/transforms/control.py"
     first = "test_a_number_that_the_body_reads_has_its_gradient"
-    old, new = " or is_variable(n)", ""
+    old, new = " or is_variable(part) ", " "
 
 
 class TheSecondFunctionRuns(Edit):

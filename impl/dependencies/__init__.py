@@ -1,12 +1,13 @@
 """RAW, WAR and WAW: what must happen before what. Chapter: spec/dependencies.md.
 
 Whether two accesses must wait for each other is decided here and nowhere else: by `hazards`. It is
-asked in four ways, by how much is known of the accesses:
+asked in five ways, by how much is known of the accesses:
 
     find          of kernels in a legal order: on versions and byte ranges; what a schedule lists
     waits         the same on whole storages: enough to compare orders that are only tried
     of_versions   of what has no order yet, and names the versions that it reads and writes
     History       of stages that find their kernels one by one, on whole storages
+    must_wait     of stages within a kernel, which threads or lanes share, on whole buffers
 
     past          the accesses so far, by bytes or by storage
     lives         from when to when a storage is needed
@@ -19,12 +20,12 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from impl.dependencies.elements import apart, same_element, same_iteration
-from impl.dependencies.hazards import hazards
+from impl.dependencies.hazards import hazards, must_wait
 from impl.dependencies.lives import Lives, alive_bytes, most_alive, under_way
 from impl.dependencies.past import History, Past, Touch
 
 __all__ = ["Accesses", "Dependency", "History", "Lives", "Pair", "Past", "Touch", "alive_bytes",
-           "apart", "find", "hazards", "most_alive", "of_versions", "same_element",
+           "apart", "find", "hazards", "most_alive", "must_wait", "of_versions", "same_element",
            "same_iteration", "touched_storages", "under_way", "waits"]
 
 Accesses = list[tuple[list[Touch], list[Touch]]]  # of each kernel, what it reads and writes

@@ -1,7 +1,7 @@
 """The one rule by which accesses wait for each other. Chapter: spec/dependencies.md."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeVar
 
 Earlier = TypeVar("Earlier")
@@ -25,3 +25,12 @@ def hazards(reads: Iterable[Mine], writes: Iterable[Mine],
             yield "WAR", earlier, mine
         for earlier in writers(mine) or ():  # r[impl dependencies.waw.order]
             yield "WAW", earlier, mine
+
+
+def must_wait(reads: Iterable[Mine], writes: Iterable[Mine], read: Collection[Mine],
+              written: Collection[Mine]) -> bool:
+    """Whether new accesses have to wait for those that were `read` and `written` before; each is
+    given by what it touches, as a whole.
+    """
+    return any(True for _ in hazards(reads, writes, lambda mine: (mine,) if mine in read else (),
+                                     lambda mine: (mine,) if mine in written else ()))

@@ -20,6 +20,7 @@ from impl.distributed.ranks import rank, ranks
 from impl.dtypes import DType
 from impl.errors import ArgumentError
 from impl.multi import Mesh, Transfer
+from impl.places import kind_of
 
 #: Sums of fewer bytes go together: to put them in one place costs less than a call.
 LARGE = 1 << 16
@@ -31,7 +32,7 @@ def mesh(**axes: int) -> Mesh:
     Raises:
         ArgumentError: the axes do not make the number of processes.
     """
-    kind = Device.DEFAULT.partition(":")[0]
+    kind = kind_of(Device.DEFAULT)
     count = math.prod(axes.values())
     if ranks() == 1:
         return Mesh([f"{kind}:{i}" if i else kind for i in range(count)], axes)

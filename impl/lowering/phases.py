@@ -6,6 +6,7 @@ or, where nothing in it is shared, by one.
 """
 from __future__ import annotations
 
+from impl.dependencies import must_wait
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import accessed
@@ -44,7 +45,7 @@ def cut_phases(low: Lowered) -> tuple[bool, ...]:
         reads = {accessed(n) for store in stores for n in store.toposort()
                  if n.op is Ops.LOAD}
         if not phases or phases[-1] is not shared or shared and \
-                _waits(stored, loaded, writes, reads):
+                must_wait(reads, writes, loaded, stored):
             if phases:
                 items.insert(over, Leave(len(phases) - 1))
             phases.append(shared)
@@ -58,11 +59,6 @@ def cut_phases(low: Lowered) -> tuple[bool, ...]:
         raise GraphError("render", f"the kernel has {len(phases)} phases", f"cut it where threads "
                          f"wait for each other at most {MOST_PHASES} times")
     return tuple(phases)
-
-
-def _waits(stored: set[Key], loaded: set[Key], writes: set[Key], reads: set[Key]) -> bool:
-    """Whether a stage needs what those of the phase so far store, or overwrites what they need."""
-    return bool(stored & (reads | writes) or loaded & writes)
 
 
 def _stores(item: Item) -> list[UOp]:

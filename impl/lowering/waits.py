@@ -8,9 +8,10 @@ last barrier. What is not shared by lanes and stores is done by one of them.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from impl.dependencies import must_wait
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import Early, accessed, buffer_key
 from impl.kernel.analysis import Key
@@ -28,7 +29,7 @@ class _Open:
     def conflicts(self, other: _Open) -> bool:
         """Whether what comes next has to wait."""
         # r[impl lowering.wait.lanes]
-        return bool(self.stored & (other.loaded | other.stored) or self.loaded & other.stored)
+        return must_wait(other.loaded, other.stored, self.loaded, self.stored)
 
     def __or__(self, other: _Open) -> _Open:
         """Both were done."""
@@ -106,7 +107,7 @@ class _Walk:
             does, ahead = self._shared(item), _early(item) is not None
             if ahead and early is not None:  # nobody reads that copy before its iteration's wait
                 does = _Open(frozenset(), does.loaded)
-            waits.append(bool(now.loaded & does.stored) if ahead else now.conflicts(does))
+            waits.append((replace(now, stored=frozenset()) if ahead else now).conflicts(does))
             now = does if waits[-1] else now | does
         return _Course(tuple(waits), entered, now)
 
