@@ -33,12 +33,12 @@ def spelled(name: str) -> str:
     return kind if int(number) == 0 else f"{kind}:{int(number)}"
 
 
-def kind_of(name: str) -> str:
+def device_kind(name: str) -> str:
     """The kind of a device: that of "CUDA:1" is "CUDA"."""
     return name.partition(":")[0]
 
 
-def number_of(name: str) -> int:
+def device_number(name: str) -> int:
     """Which device of its kind it is: "CUDA:1" is number 1, and "CUDA" number 0."""
     return int(name.partition(":")[2] or 0)
 

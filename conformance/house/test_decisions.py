@@ -39,9 +39,8 @@ def _called(node: ast.Call) -> str:
 
 
 def makes_copies(node: ast.AST) -> bool:
-    return called(node) == "UOp(Ops.COPY" or called(node).endswith(".replace") and any(
-        ast.unparse(each.value).endswith("COPY") for each in node.keywords  # type: ignore[attr-defined]
-        if each.arg == "op")
+    return called(node) == "UOp(Ops.COPY" or isinstance(node, ast.Call) and any(
+        each.arg == "op" and ast.unparse(each.value).endswith("COPY") for each in node.keywords)
 
 
 def names_devices(node: ast.AST) -> bool:

@@ -23,7 +23,7 @@ from impl.dialects.cuda import copies_of_nvidia
 from impl.errors import DeviceError
 from impl.kernel import DeviceLimits
 from impl.kernel.fragments import units_of_nvidia
-from impl.places import number_of
+from impl.places import device_number
 from impl.render import SourceText
 
 #: An event without a time, a stream that waits for no other one.
@@ -89,7 +89,7 @@ class CUDADevice(GroupDevice):
         super().__init__(name)
         self.alignment = 256  # cuMemAlloc's
         self.local_bytes = _LOCAL // 2  # partial results of reductions need some of it, too
-        self.context = DriverContext(name, number_of(name))
+        self.context = DriverContext(name, device_number(name))
         major, minor = map(self.context.attribute, ("COMPUTE_CAPABILITY_MAJOR",
                                                     "COMPUTE_CAPABILITY_MINOR"))
         self.architecture = 10 * major + minor

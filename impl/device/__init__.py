@@ -20,7 +20,7 @@ from impl.ir import UOp, free_after_fork
 from impl.kernel import Analysis, DeviceLimits, Estimate, Work
 from impl.memory import ALIGNMENT
 from impl.multi import meshes
-from impl.places import Place, kind_of, spelled
+from impl.places import Place, device_kind, spelled
 
 
 class Counters:
@@ -439,7 +439,7 @@ class Registry:
                 self.usable(device)
             return meshes[name]
         full = self.canonical(name)  # r[impl device.name.resolved+2]
-        if full not in self.opened and (reason := self.kinds[kind_of(full)][1]()):
+        if full not in self.opened and (reason := self.kinds[device_kind(full)][1]()):
             # r[impl device.name.resolved+2]
             raise DeviceError("device", f"{full} cannot be used: {reason}",
                               "use CPU or REFERENCE, or install what is missing")
@@ -453,7 +453,7 @@ class Registry:
         full = self.usable(name)
         with self.lock:
             if full not in self.opened:
-                made = self.of_mesh if full in meshes else self.kinds[kind_of(full)][0]
+                made = self.of_mesh if full in meshes else self.kinds[device_kind(full)][0]
                 self.opened[full] = made(full)
             return self.opened[full]
 

@@ -20,7 +20,7 @@ from impl.distributed.ranks import rank, ranks
 from impl.dtypes import DType
 from impl.errors import ArgumentError
 from impl.multi import Mesh, Transfer
-from impl.places import kind_of
+from impl.places import device_kind
 
 #: Sums of fewer bytes go together: to put them in one place costs less than a call.
 LARGE = 1 << 16
@@ -32,7 +32,7 @@ def mesh(**axes: int) -> Mesh:
     Raises:
         ArgumentError: the axes do not make the number of processes.
     """
-    kind = kind_of(Device.DEFAULT)
+    kind = device_kind(Device.DEFAULT)
     count = math.prod(axes.values())
     if ranks() == 1:
         return Mesh([f"{kind}:{i}" if i else kind for i in range(count)], axes)

@@ -23,7 +23,7 @@ from impl.dialects.metal import ARGUMENTS, LANES, SCRATCH, VALUES
 from impl.errors import CompileError, DeviceError
 from impl.kernel import DeviceLimits
 from impl.kernel.fragments import units_of_metal
-from impl.places import number_of
+from impl.places import device_number
 from impl.render import SourceText, names_of, symbol, unit_text
 
 #: Launches in one command buffer, at most: more of them gain nothing.
@@ -131,7 +131,7 @@ class MetalDevice(GroupDevice):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.alignment = 256
-        metal, number = bindings(), number_of(name)
+        metal, number = bindings(), device_number(name)
         known = [metal.MTLCreateSystemDefaultDevice()]
         known += [each for each in metal.MTLCopyAllDevices() or () if each != known[0]]
         if number >= len(known):

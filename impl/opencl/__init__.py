@@ -24,7 +24,7 @@ from impl.errors import CompileError, DeviceError
 from impl.kernel import DeviceLimits
 from impl.opencl.memory import OpenCLBuffers
 from impl.opencl.table import OpenCLTable
-from impl.places import number_of
+from impl.places import device_number
 from impl.render import SourceText, names_of, symbol, unit_text
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
@@ -100,7 +100,7 @@ class OpenCLDevice(GroupDevice):
         import pyopencl
         self.cl = pyopencl
         devices = _found()[0]
-        number = number_of(name)
+        number = device_number(name)
         self.cl_device = devices[number % len(devices)]
         self.context = pyopencl.Context([self.cl_device])
         self.queue = pyopencl.CommandQueue(

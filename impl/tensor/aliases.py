@@ -10,7 +10,7 @@ from impl.dtypes import dtypes
 from impl.errors import DeviceError
 from impl.gradient import nodes
 from impl.ir import UOp
-from impl.places import kind_of, number_of
+from impl.places import device_kind, device_number
 from impl.tensor.autograd import Autograd
 
 
@@ -166,9 +166,9 @@ class Aliases(Autograd):
         Raises:
             DeviceError: it is no CUDA device.
         """
-        if kind_of(self.device) != "CUDA":
+        if device_kind(self.device) != "CUDA":
             raise DeviceError("get_device", f"{self.device} has no number", "use x.device")
-        return number_of(self.device)
+        return device_number(self.device)
 
     def sum_to_size(self, *size: Any) -> Self:
         """Summed over the axes that would be broadcast from this shape."""

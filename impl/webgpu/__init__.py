@@ -22,7 +22,7 @@ from impl.dialects import WGSL
 from impl.errors import CompileError, DeviceError
 from impl.ir import Ops, UOp
 from impl.kernel import DeviceLimits
-from impl.places import number_of
+from impl.places import device_number
 from impl.render import SourceText, symbol
 from impl.searching import optimize
 from impl.webgpu.queue import Launches, WebGPUBuffers
@@ -131,7 +131,7 @@ class WebGPUDevice(GroupDevice):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         import wgpu
-        adapters, number = _found()[0], number_of(name)
+        adapters, number = _found()[0], device_number(name)
         self.gpu, self.adapter = wgpu, adapters[number % len(adapters)]
         self.wide = _WIDE in self.adapter.features
         with _without_a_display():
