@@ -104,8 +104,9 @@ DECISIONS = {
         ("impl/places.py",), names_devices, ("def home(node): return 'CPU'",
                                              "class A:\n    def named(self, value): ...")),
     "which device a name means": Decision(
-        # Names of torch's devices are torch's.
-        ("impl/places.py", "impl/torch.py", "impl/device/__init__.py"), reads_names, (
+        # Names of torch's devices are torch's, and compilers name files like that.
+        ("impl/places.py", "impl/torch.py", "impl/device/__init__.py", "impl/custom/texts.py"),
+        reads_names, (
             "number = int(name.partition(':')[2] or 0)", "kind, *_ = device.split(':')")),
     "what stands at the places of a call": Decision(
         ("impl/realize/prepared.py",), places_memory, ("table.set_memory(0, 1, memory)",)),

@@ -15,7 +15,7 @@ from impl.gradient import Custom, nodes
 from impl.gradient.custom import with_gradient
 from impl.ir import Ops, UOp, toposort
 from impl.multi import Mesh
-from impl.places import Place
+from impl.places import Place, device_kind
 from impl.rewrite import verify
 from impl.symbolic import is_symbolic
 from impl.tensor.interop import Interop
@@ -160,7 +160,7 @@ def _of_text(given: Sequence[Any], fxn: Callable[..., Any], made: KernelText,
     place = given[0].device
     device = place.devices[0] if isinstance(place, Mesh) else place
     ast, stored, loaded = sink_of_text(made, memories, _names(fxn, len(given)),
-                                       device.partition(":")[0],
+                                       device_kind(device),
                                        getattr(fxn, "__name__", "custom"))
     verify(ast, "kernel")
     # r[impl custom.value.equal]: what it stores into begins as what was given
