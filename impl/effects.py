@@ -505,6 +505,6 @@ def _reaches(root: UOp, written: set[Buffer], reads: dict[UOp, bool]) -> bool:
     for node in toposort((root,), lambda u: u not in reads and _open(u)):
         if node not in reads:
             leaf = in_memory(node)
-            reads[node] = (leaf.arg[0] in written if leaf is not None
-                           else _open(node) and any(reads[s] for s in node.src))
+            reads[node] = leaf.arg[0] in written if leaf is not None else \
+                node.op is not _BIND and True in [reads[source] for source in node.src]
     return reads[root]

@@ -91,6 +91,7 @@ class _Grouper:
         self.fast: dict[tuple[object, ...], tuple[int, int]] = {}  # by form and prefix
         self.matches: dict[tuple[object, ...], Pairs] = {}         # by two patterns and a prefix
         self.alike: dict[tuple[object, ...], Group] = {}           # by device and sizes: the latest
+        self.numbers = False  # whether there is a kernel that began with numbers alone
 
     def add(self, stage: Stage) -> None:
         """Find the stage its kernel."""
@@ -117,6 +118,7 @@ class _Grouper:
         self.groups.append(group)
         if not stage.form.reduced:
             self.alike[group.device, *group.sizes] = group
+            self.numbers |= not stage.reads
         return group
 
     def _storage(self, access: Access) -> int:
@@ -156,9 +158,10 @@ class _Grouper:
         numbers = [earliest] if earliest >= 0 else []
         numbers += [self.past.last_reader(self._storage(access)) for access in stage.reads]
         device = self._device(stage)
-        alike = self.alike.get((device, *[extent(loop) for loop in stage.loops]))
-        if alike is not None and _reads_nothing(alike, stage):
-            numbers.append(alike.number)
+        if self.numbers or not stage.reads:
+            alike = self.alike.get((device, *[extent(loop) for loop in stage.loops]))
+            if alike is not None and _reads_nothing(alike, stage):
+                numbers.append(alike.number)
         found = [self.groups[n] for n in dict.fromkeys(numbers) if n >= max(0, earliest)]
         return [g for g in found if g.device == device and not g.members[0].stage.alone
                 and len(g.members) < self.limits.stages]

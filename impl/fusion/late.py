@@ -23,7 +23,7 @@ from impl.fusion.groups import Group, Member, Pairs, match_loops
 from impl.fusion.limits import FusionLimits
 from impl.ir import DEAR, ELEMENTWISE, Ops, UOp
 from impl.placement import Placement
-from impl.ranges import Access, Stage, Value
+from impl.ranges import Access, Form, Stage, Value
 from impl.symbolic import extent
 
 NEVER = 1 << 60
@@ -72,7 +72,7 @@ class _Keeper:
     """Finds the values that need not be kept, and makes their twins."""
 
     def __init__(self, groups: Sequence[Group], placement: Placement, limits: FusionLimits) -> None:
-        self.groups = [replace(group, members=[replace(m) for m in group.members],
+        self.groups = [replace(group, members=[Member(m.stage, m.prefix) for m in group.members],
                                arguments=set(group.arguments)) for group in groups]
         self.before, self.limits = placement, limits
         self.values, self.temporary = list(placement.values), set(placement.single)
@@ -80,7 +80,7 @@ class _Keeper:
         self.users: defaultdict[int, _Users] = defaultdict(_Users)
         self.replaced: dict[tuple[int, int], int] = {}  # storage, version: by which group
         self.twins: dict[int, list[int]] = {}
-        self.costs: dict[int, int] = {}
+        self.costs: dict[Form, int] = {}
         self.places: dict[int, list[tuple[int, int, Member]]] = {}  # group: new members
         for group in self.groups:
             for member in group.members:
@@ -130,11 +130,12 @@ class _Keeper:
 
     def _cost(self, value: int) -> int:
         """The operations for one element."""
-        if value not in self.costs:
-            form = self.users[value].stage.form
-            self.costs[value] = NEVER if form.reduced else sum(
-                DEAR.get(n.op, 1) for n in form.value.toposort() if n.op in ELEMENTWISE)
-        return self.costs[value]
+        form = self.users[value].stage.form
+        cost = self.costs.get(form)
+        if cost is None:
+            cost = self.costs[form] = NEVER if form.reduced else sum(
+                [DEAR.get(n.op, 1) for n in form.value.toposort() if n.op in ELEMENTWISE])
+        return cost
 
     def _plan(self, value: int, early: int, late: int) -> _Plan | None:
         """How to make the value anew: where it is read next, or before that where inputs die."""

@@ -34,7 +34,11 @@ def split_products(groups: list[Group], blocked: list[Blocked], limits: FusionLi
     first: dict[int, int] = {}  # by the number of a group: that of its first part
     for group in groups:
         first[group.number] = len(made)
-        for members in _around_products(group, limits):
+        parts = _around_products(group, limits)
+        if len(parts) == 1 and group.number == len(made):
+            made.append(group)
+            continue
+        for members in parts:
             if len(made) > first[group.number]:
                 said += [(len(made) - 1, each.stage.number, _PRODUCT) for each in members]
             made.append(replace(group, number=len(made), members=members))
