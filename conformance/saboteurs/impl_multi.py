@@ -53,6 +53,13 @@ class FollowsNoWishOfWhatIsDue(Edit):
     new = "more = price(given, wish.axes)"
 
 
+class MergesAxesAtOnce(Edit):
+    rule = "multi.reshape.merged"
+    description = "an axis that is cut is put together where axes are merged"
+    file = DIVIDE
+    old, new = "            self.merger.merge(node)", "            self.merger.known.clear()"
+
+
 class GathersRowsToAdd(Edit):
     rule = "multi.scatter.rows"
     description = "rows that are cut along words are put together before they are added"

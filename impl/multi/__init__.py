@@ -3,6 +3,7 @@
     mesh       devices with named axes; how a value lies on them
     transfers  what is sent between devices, and how many bytes that takes
     divide     from values to the graph of pieces that every device runs
+    merged     axes that become one, of which a later one is cut
     rolls      values that move round along an axis
     program    the effects of a schedule, divided
 """

@@ -16,6 +16,7 @@ from impl.dtypes import dtypes
 from impl.effects import leaf_of
 from impl.gradient import nodes
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, identity, line_of, note_origin
+from impl.multi.merged import Merger
 from impl.multi.mesh import TOGETHER, Mesh, Sharding, Wish, piece, together
 from impl.multi.rolls import roll_of, rolled_pieces
 from impl.multi.transfers import Transfer, held_of, moved
@@ -104,18 +105,25 @@ class Divider:
         self.gathered: dict[tuple[Shape, str], list[int]] = {}
         #: What a person is told: wishes that were not followed.
         self.notes: list[str] = []
+        self.merger = Merger(self.add, self.pieces)
 
     def add(self, node: UOp) -> Piece:
         """The piece of a node whose sources have theirs."""
         # r[impl multi.value.equal, multi.program.one+2]
         found = self.pieces.get(node)
         if found is None:
-            alike = node.op in ELEMENTWISE and node.realized is None
-            found = alike and self._alike(node) or self._piece(node)
+            if node.op in ELEMENTWISE and node.realized is None:
+                found = self.merger.known and self._unmerged(node) or self._alike(node)
+            found = found or self._piece(node)
             if found.node.origin is None and node.origin is not None:
                 note_origin(found.node, node.origin)
             self.pieces[node] = found
         return found
+
+    def _unmerged(self, node: UOp) -> Piece | None:
+        """A value computed before axes were merged, if nothing is sent for that."""
+        found = self.merger.replaced(node)
+        return None if found is None else self.pieces[found]
 
     def _piece(self, node: UOp) -> Piece:
         leaf = leaf_of(node)
@@ -137,9 +145,9 @@ class Divider:
         mesh = next((one.sharding.mesh for one in given if one.sharding is not None), None)
         if mesh is None:
             return Piece(_again(node, [one.node for one in given]), node.shape or ())
-        around = self._around(node)
-        if around is not None:
-            return around
+        other = self._around(node) or self._unmerged(node)
+        if other is not None:
+            return other
         if node.op is Ops.SCATTER:
             given = self._rows_as_cut(node, given, mesh)
         if node.op is Ops.REDUCE and node.src[0].op in ELEMENTWISE:
@@ -150,7 +158,10 @@ class Divider:
             found = _elementwise(node, given)
             self._note_gathered(given, found.axes)
             return found
-        return self._as_gathered(rule(node, given)) if rule is _reduce else rule(node, given)
+        found = rule(node, given)
+        if rule is _reshape and together(found.axes) != together(given[0].axes):
+            self.merger.merge(node)  # r[impl multi.reshape.merged]
+        return self._as_gathered(found) if rule is _reduce else found
 
     def _alike(self, node: UOp) -> Piece | None:
         """An elementwise operation whose operands lie in one way, or on no mesh, as most do: there

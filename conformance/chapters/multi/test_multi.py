@@ -541,6 +541,55 @@ def test_a_wish_within_functions_and_gradients() -> None:
     assert x.grad is not None and (x.grad.numpy() == numbers(4, 4)).all()
 
 
+def heads(x: Any) -> Any:
+    """A matrix where a tensor is, or as it is."""
+    matrix = numbers(3, 6, seed=1)
+    return Tensor(matrix).shard(x.device) if isinstance(x, Tensor) else matrix
+
+
+#: Programs on (2, 4, 3), cut along the second axis, that begin or end with merged axes.
+MERGED: dict[str, Callable[[Any], Any]] = {
+    "a sum": lambda x: x.reshape(8, 3).sum(),
+    "rows": lambda x: (x.reshape(8, 3) * x.reshape(8, 3).max(1).reshape(8, 1)).sum(0),
+    "back": lambda x: (x.reshape(8, 3) - x.reshape(8, 3).sum(1).reshape(8, 1)).reshape(2, 4, 3),
+    "turned": lambda x: (x.reshape(8, 3).T + 1).T.reshape(2, 4, 3),
+    "apart": lambda x: (x.reshape(8, 3) @ heads(x)).reshape(2, 4, 2, 3),
+    "of ones": lambda x: x.reshape(1, 8, 1, 3).max(1).sum(2),
+    "of three": lambda x: (x.reshape(24) * 2).max(),
+    "twice": lambda x: (x.reshape(8, 3) + 1).reshape(24).sum() + x.reshape(2, 12).max(1).sum(),
+}
+
+
+@verifies("multi.reshape.merged")
+@pytest.mark.parametrize("program", MERGED)
+@pytest.mark.parametrize("count", [2, 3])
+def test_axes_are_merged_after_what_follows(program: str, count: int) -> None:
+    values = numbers(2, 4, 3)
+    x = Tensor(values).shard(DEVICES[:count], 1).realize()
+    found = MERGED[program](x)
+    sent = [kernel["transfer"].split()[0] for kernel
+            in Tensor.schedule_document(found)["kernels"] if "transfer" in kernel]
+    assert "all-gather" not in sent
+    assert (found.numpy() == MERGED[program](values)).all()
+
+
+@verifies("multi.value.equal")
+def test_what_is_asked_for_merged_is_put_together() -> None:
+    """A value that is merged, one that needs it so, and the gradients of both ways."""
+    values, rows = numbers(2, 4, 3), np.array([5, 0, 5])
+    x = Tensor(values).shard(DEVICES[:2], 1).realize()
+    x.requires_grad = True
+    flat = x.reshape(8, 3) * 2
+    picked = flat[Tensor(rows).shard(DEVICES[:2]).realize()]
+    ((picked * picked).sum() + (flat * flat).sum()).backward()
+    expected = 8 * values.reshape(8, 3)
+    np.add.at(expected, rows, 8 * values.reshape(8, 3)[rows])
+    assert x.grad is not None and (x.grad.numpy().reshape(8, 3) == expected).all()
+    assert (flat.numpy() == 2 * values.reshape(8, 3)).all()
+    assert (flat.flip(0).reshape(2, 4, 3).numpy()
+            == 2 * values.reshape(8, 3)[::-1].reshape(2, 4, 3)).all()
+
+
 @verifies("multi.scatter.rows")
 @pytest.mark.parametrize(("words", "axis"), [(4, 1), (4, 2), (5, 1), (1, 1)])
 def test_rows_that_are_added_lie_where_they_were_looked_up(words: int, axis: int) -> None:
