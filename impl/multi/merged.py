@@ -66,7 +66,7 @@ class Merger:
         before = nodes.shape_of(source)
         if any(map(is_symbolic, (*before, *shape))) or 0 in shape:
             return
-        groups = merged(before, shape)
+        groups = made_of(before, shape)
         if groups is not None:
             self.known[node] = Unmerged(source, groups)
 
@@ -132,7 +132,7 @@ class Merger:
         return Unmerged(UOp(node.op, node.dtype, tuple(sources), node.arg, node.tag), first.groups)
 
 
-def merged(before: Shape, shape: Shape) -> Groups | None:
+def made_of(before: Shape, shape: Shape) -> Groups | None:
     """Which axes of a shape each axis of another one is made of; None if one is in two."""
     found, axis = list[tuple[int, ...]](), 0
     for size in shape:
@@ -152,7 +152,7 @@ def _reshape(node: UOp, given: Unmerged) -> Unmerged:
     """Axes of size 1 come and go; or more axes are merged; or they are taken apart."""
     shape, old = nodes.shape_of(node), nodes.shape_of(node.src[0])
     if [size for size in old if size != 1] != [size for size in shape if size != 1]:
-        further = merged(old, shape)
+        further = made_of(old, shape)
         if further is None:
             return Unmerged(nodes.reshape(given.ordered(), shape),
                             tuple((axis,) for axis in range(len(shape))))
