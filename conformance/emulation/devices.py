@@ -19,7 +19,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from conformance.emulation import driver, metal_objects
+from conformance.emulation import building, driver, metal_objects
 from conformance.protocol import Info, Observation
 
 #: GPUs of a kind that is emulated: enough for every mesh that is drawn.
@@ -30,10 +30,13 @@ Options = Mapping[str, Any]
 
 
 class OnDevice:
-    """The adapter on one device, whatever the default is. `lacks` are dtypes it does not have."""
+    """The adapter on one device, whatever the default is. `lacks` are dtypes it does not have;
+    `settings` are in force for all programs.
+    """
 
-    def __init__(self, device: str, lacks: Collection[str] = ()) -> None:
+    def __init__(self, device: str, lacks: Collection[str] = (), **settings: Any) -> None:
         self.device, self.lacks = device, lacks
+        self.settings = {"DEVICE": device, **settings}
         self.adapter: Any = import_module("conformance.adapters.impl_adapter").Adapter()
 
     def info(self) -> Info:
@@ -44,7 +47,7 @@ class OnDevice:
 
     def _there(self, options: Options | None) -> Options:
         given = dict(options or {})
-        return {**given, "settings": {"DEVICE": self.device, **given.get("settings", {})}}
+        return {**given, "settings": {**self.settings, **given.get("settings", {})}}
 
     def run(self, program: Any, observe: Collection[str],
             options: Options | None = None) -> Observation:
@@ -81,11 +84,13 @@ def WEBGPU() -> OnDevice:  # noqa: N802
 
 
 def CUDA() -> OnDevice:  # noqa: N802
-    """The adapter on a mock of the CUDA driver."""
+    """The adapter on a mock of the CUDA driver. It knows the kernels that were compiled for it:
+    others, which lie on disk from an earlier run, would be refused.
+    """
     os.environ.setdefault("EMULATION_DEVICES", str(MESH))
     mock = _installed.enter_context(driver.installed())
     mock.set_order("reversed")
-    return OnDevice("CUDA")
+    return OnDevice("CUDA", CACHE_FOLDER=str(building.folder() / "kernels"))
 
 
 def METAL() -> OnDevice:  # noqa: N802

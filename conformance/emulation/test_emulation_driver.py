@@ -4,6 +4,7 @@ Each check runs in one process of its own, in which the mock is libcuda.so.1.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import importlib.util
@@ -15,12 +16,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from conformance import emulation
-from conformance.emulation import driver
+from conformance.emulation import building, devices, driver
 
 
 def installed(name: str) -> bool:
@@ -440,6 +442,21 @@ def test_devices_are_as_the_environment_says() -> None:
     done = subprocess.run([sys.executable, "-c", SETTINGS], env=environment, text=True,
                           capture_output=True)
     assert done.stdout.split() == ["0", "0", "3", "9", str(227 << 10), "0", "5000"], done.stderr
+
+
+def test_the_adapter_keeps_kernels_where_the_mock_knows_them(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mock refuses those of another run, which a folder of the user may have."""
+    monkeypatch.setattr(driver, "installed", lambda: contextlib.nullcontext(mock.Mock()))
+    monkeypatch.setattr(devices, "_installed", contextlib.ExitStack())
+    monkeypatch.setenv("EMULATION_DEVICES", "6")
+    seen = []
+    found = devices.CUDA()
+    monkeypatch.setattr(found.adapter, "run", lambda program, observe, options: seen.append(
+        options["settings"]))
+    found.run({}, (), {"settings": {"NOOPT": 1}})
+    folder = str(building.folder() / "kernels")
+    assert seen == [{"DEVICE": "CUDA", "CACHE_FOLDER": folder, "NOOPT": 1}]
 
 
 OVERRUN = """
