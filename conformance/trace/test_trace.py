@@ -55,10 +55,10 @@ FILES = {
     "spec/conventions.md": "# Conventions\n",
     "docs/index.md": "# Home\n\nSee [r[memory.reuse.disjoint]].\n",
     "impl/__init__.py": "",
-    "impl/memory.py": "x = 1  # r[impl memory.reuse.disjoint+2]\n",
+    "impl/memory.py": "x = 1  # r[impl memory.reuse.disjoint]\n",
     "impl/kernel.py": 'y = "r[impl no.such.rule]"\n# r[impl kernel.loop.order+2]\n',
     "conformance/suite/test_memory.py": (
-        '@verifies("memory.reuse.disjoint+2", observe="memory")\ndef test_reuse(): ...\n'
+        '@verifies("memory.reuse.disjoint", observe="memory")\ndef test_reuse(): ...\n'
     ),
     "conformance/chapters/kernel/test_kernel.py": (
         '@trace.verifies("kernel.loop.order+2")\nclass TestLoops:\n    def test_up(self): ...\n'
@@ -66,7 +66,7 @@ FILES = {
     "conformance/test_tools.py": "def test_of_the_suite_itself(): ...\n",
     "conformance/saboteurs/__init__.py": (
         'class Base:\n    rule: str = ""\n\n'
-        'class EarlyFree(Base):\n    rule = "memory.reuse.disjoint+2"\n    description = "frees"\n'
+        'class EarlyFree(Base):\n    rule = "memory.reuse.disjoint"\n    description = "frees"\n'
         'class Downwards(Base):\n    rule = "kernel.loop.order+2"\n'
     ),
 }
@@ -237,7 +237,7 @@ def test_a_law_needs_a_saboteur_that_works_around_any_implementation(tree: Path,
                                                                      edit: Edit) -> None:
     edit("conformance/saboteurs/__init__.py", '"memory.reuse.disjoint"', '""')
     edit("conformance/saboteurs/impl_memory.py", "",
-         'class Within:\n    rule = "memory.reuse.disjoint+2"\n')
+         'class Within:\n    rule = "memory.reuse.disjoint"\n')
     assert [problem.what for problem in trace.check(tree)] == [
         "law memory.reuse.disjoint has no saboteur of any implementation"]
 
@@ -291,7 +291,7 @@ def test_the_commands(tree: Path, edit: Edit, capsys: pytest.CaptureFixture[str]
 
 
 def test_verifies_marks_a_test_and_stacks() -> None:
-    @verifies("memory.reuse.disjoint+2", observe="memory")
+    @verifies("memory.reuse.disjoint", observe="memory")
     @verifies("kernel.loop.order+2")
     def sample() -> None: ...
 
