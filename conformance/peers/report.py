@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TextIO
+from typing import Any, TextIO
 
 
 class Report:
@@ -36,6 +36,17 @@ class Report:
     def totals(self) -> tuple[int, int]:
         """Samples that pass, and that fail."""
         return sum(self.passed.values()), sum(sum(each.values()) for each in self.failed.values())
+
+    def as_data(self) -> dict[str, Any]:
+        """The counts by operator, what fails with the reasons, and what does not apply, sorted."""
+        names = sorted(set(self.passed) | set(self.failed))
+        good, bad = self.totals()
+        return {"passed": good, "failed": bad, "share": round(self.share(), 4),
+                "operators": {name: self.passed[name] + sum(self.failed.get(name, {}).values())
+                              for name in names},
+                "misses": {name: dict(sorted(self.failed[name].items()))
+                           for name in names if name in self.failed},
+                "apart": dict(sorted(self.left_out.items()))}
 
     def show(self, to: TextIO) -> None:
         """Print it: what fails, the most frequent first; then what does not apply; then sums."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance.peers.names import APART, OURS, TIES
 from conformance.peers.report import Report
-from impl import Tensor, dtypes
+from impl import Tensor, dtypes, nn
 
 #: The dtypes whose samples are run, the first of them with gradients.
 DTYPES = ("float32", "int64", "bool")
@@ -34,6 +34,9 @@ def method_of(name: str) -> Any:
     known = OURS.get(name)
     if known is not None:
         return known
+    module, _, last = name.rpartition(".")
+    if module == "nn.functional" and last in nn.functional.__all__:
+        return getattr(nn.functional, last)
     target: Any = Tensor
     parts = [part for part in name.split(".") if part not in ("nn", "functional", "special")]
     for part in parts:
@@ -60,6 +63,7 @@ def run(operator: Any, most: int, report: Report) -> None:
             continue
         slopes = dtype == "float32" and operator.supports_autograd
         try:
+            torch.manual_seed(0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 samples = list(operator.sample_inputs("cpu", kind, requires_grad=slopes))[:most]
@@ -130,8 +134,8 @@ def converted(value: Any, ours: dict[int, Tensor]) -> Any:
         return ours[id(value)]
     if isinstance(value, torch.dtype):
         return getattr(dtypes, str(value).removeprefix("torch."))
-    if isinstance(value, torch.device):
-        return None
+    if isinstance(value, torch.device) or value == "cpu":
+        return None  # ours are on the device of the settings
     if isinstance(value, dict):
         return {key: converted(one, ours) for key, one in value.items() if key != "device"}
     if type(value) in (list, tuple):

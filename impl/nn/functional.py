@@ -11,9 +11,10 @@ from impl.nn.loss import ctc_loss
 from impl.nn.names import missing
 from impl.tensor import Tensor
 
-__all__ = ["avg_pool2d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-           "conv_transpose3d", "cross_entropy", "ctc_loss", "dropout", "embedding", "max_pool2d",
-           "nll_loss", "relu", "rms_norm"]
+__all__ = ["avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+           "conv_transpose2d", "conv_transpose3d", "cross_entropy", "ctc_loss", "dropout",
+           "embedding", "max_pool2d",
+           "nll_loss", "relu", "rms_norm", "unfold"]
 
 
 #: Functions whose work a layer does.
@@ -98,6 +99,21 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     turned = getattr(input, f"conv_transpose{weight.ndim - 2}d")
     result: Tensor = turned(weight, bias, groups, stride, dilation, padding, output_padding)
     return result
+
+
+def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+               ceil_mode: bool = False, count_include_pad: bool = True,
+               divisor_override: int | None = None) -> Tensor:
+    """x.avg_pool3d(kernel_size)."""
+    return avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                      divisor_override)
+
+
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
+           stride: Any = 1) -> Tensor:
+    """x.unfold(kernel_size=kernel_size): patches as columns."""
+    return input.unfold(kernel_size=kernel_size, dilation=dilation, padding=padding,
+                        stride=stride)
 
 
 conv_transpose1d = conv_transpose3d = conv_transpose2d

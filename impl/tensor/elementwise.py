@@ -428,13 +428,13 @@ class Elementwise(Shards):
             return value
         return self.assign(value)  # r[impl tensor.assign.operator]
 
-    def add(self, other: Any) -> Self:
-        """self + other"""
-        return self + other
+    def add(self, other: Any, alpha: Any = 1) -> Self:
+        """self + alpha * other"""
+        return self + (other if alpha == 1 else other * alpha)
 
-    def sub(self, other: Any) -> Self:
-        """self - other"""
-        return self - other
+    def sub(self, other: Any, alpha: Any = 1) -> Self:
+        """self - alpha * other"""
+        return self - (other if alpha == 1 else other * alpha)
 
     def mul(self, other: Any) -> Self:
         """self * other"""

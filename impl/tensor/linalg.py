@@ -147,8 +147,8 @@ class Linalg(Losses):
             dtypes.bool if array.dtype.kind == "b" else dtypes.int32
 
     def _host(self, array: np.ndarray) -> Self:
-        """An array as a constant of this kind."""
-        return self.__class__(array, self.device, self._dtype_of(array))
+        """An array as a constant of this kind; a number, too, in memory: it has a history."""
+        return self.__class__(np.asarray(array), self.device, self._dtype_of(array))
 
     def _called(self, name: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """What a function of NumPy gives.

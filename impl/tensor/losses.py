@@ -129,7 +129,8 @@ class Losses(Functional):
         """The cosine of the angle between vectors along an axis."""
         if self.dtype.kind != "f":
             return self.float().cosine_similarity(other, dim, eps)
-        x, y = (one / one.norm(2, dim, True).maximum(eps) for one in (self, other))
+        both = self.broadcast_tensors(other)
+        x, y = (one / one.norm(2, dim, True).maximum(eps) for one in both)
         return (x * y).sum(dim)
 
     def cosine_embedding_loss(self, other: Self, target: Self, margin: float = 0.0,

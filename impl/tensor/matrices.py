@@ -222,13 +222,14 @@ class Matrices(Products):
         return (covariance / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clip(-1, 1)
 
     def vander(self, N: int | None = None, increasing: bool = False) -> Self:  # noqa: N803
-        """The powers of each element of a vector, the highest first."""
-        count = len(self) if N is None else whole(N, "vander", "count")
+        """The powers of each element of a vector, the highest first; of each of many vectors."""
+        own = self.shape[-1] if self.shape else 1
+        count = own if N is None else whole(N, "vander", "count")
         if count > 1 << 16:  # r[impl tensor.arguments.refused+2]
             raise ShapeError("vander", f"{N} powers are too many", f"give at most {1 << 16}")
         powers = [self.ones_like() if power == 0 else self ** power  # type: ignore[attr-defined]
                   for power in range(count)]
         if not powers:
             return self.cast(dtypes.default_float).reshape(-1, 1)[:, :0]
-        stacked: Self = powers[0].stack(*powers[1:], dim=1)
-        return stacked if increasing else stacked.flip(1)
+        stacked: Self = powers[0].stack(*powers[1:], dim=-1)
+        return stacked if increasing else stacked.flip(-1)

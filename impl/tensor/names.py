@@ -124,7 +124,7 @@ _SAME = (("axis", "dim", "axes", "dims"), ("keepdim", "keepdims"),
          ("columns", "m", "M"), ("count", "n"), ("value", "constant_values"),
          ("split_size", "split_size_or_sections", "indices_or_sections"), ("shifts", "shift"),
          ("mean", "loc"), ("std", "scale"), ("low", "a"), ("high", "b"), ("repeats", "size"),
-         ("wanted", "requires_grad"), ("p", "ord"), ("k", "n"), ("diagonal", "k"),
+         ("wanted", "requires_grad"), ("p", "ord"), ("k", "n"), ("diagonal", "k"), ("stop", "end"),
          ("device_or_dtype", "device", "dtype"))
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from impl.dtypes import as_dtype, sum_accumulator
+from impl.dtypes import as_dtype, dtypes, sum_accumulator
 from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast, shape_of
@@ -335,8 +335,14 @@ class Products(Indexing):
                    ceil_mode: bool = False, divisor_override: int | None = None) -> Self:
         """The mean of each window over the axes after the first two.
 
-        What a window has beyond the padding (`ceil_mode`) does not count.
+        What a window has beyond the padding (`ceil_mode`) does not count. The mean of whole numbers
+        is one, too: the quotient, rounded toward zero.
         """
+        if self.dtype.kind != "f":
+            mean = self.cast(dtypes.float64).avg_pool2d(  # r[impl tensor.spatial.value]
+                kernel_size, stride, dilation, padding, count_include_pad, ceil_mode,
+                divisor_override)
+            return mean.trunc().cast(self.dtype)
         windows, places, taps = self._pool(kernel_size, stride, dilation, padding, 0, "pool",
                                            ceil_mode)
         total = nodes.reduce(Ops.ADD, windows, taps)

@@ -209,6 +209,8 @@ class Statistics(Spatial):
         count = max(int(numbers.max()) + 1 if numbers.size else 0, minlength)
         ones = self._wrap(nodes.full(UOp.const(dtypes.int32, 1), self.shape)) \
             if weights is None else weights
+        if weights is not None and weights.dtype.kind != "f":
+            ones = weights.cast(dtypes.float64)
         nothing = self._wrap(nodes.full(UOp.const(ones.dtype, 0), (count,)))
         return nothing.scatter_add(0, self, ones)
 

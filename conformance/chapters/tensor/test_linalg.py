@@ -240,3 +240,13 @@ def test_slopes_of_wide_and_tall_matrices(method: Callable[[Tensor], Tensor]) ->
             curve = (change(there) - change(back)).item() / 2e-5
             found = (func.grad(change)(exact(x)) * along).sum().item()
             assert np.isclose(found, curve, 1e-4)
+
+
+@verifies("tensor.linalg.slope+2")
+def test_a_number_that_was_read_keeps_its_slope() -> None:
+    x = Tensor([[3.0, 0.0], [0.0, 2.0]], requires_grad=True)
+    for method, wanted in ((Tensor.det, [[2.0, 0.0], [0.0, 3.0]]),
+                           (Tensor.logdet, [[1 / 3, 0.0], [0.0, 0.5]])):
+        found = method(x)
+        found.item()
+        assert np.allclose((found * 1).gradient(x)[0].numpy(), wanted, atol=1e-6)

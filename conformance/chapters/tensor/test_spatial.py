@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor
+from impl import Tensor, nn
 from impl.errors import ShapeError
 
 X = np.random.default_rng(0).standard_normal((2, 3, 5, 6)).astype(np.float32)
@@ -167,3 +167,13 @@ def test_what_cannot_be_resized_is_refused() -> None:
             Tensor([[[1.0, 2.0, 3.0]]]).interpolate(**wrong)
     with pytest.raises(ShapeError, match="grid_sample"):
         Tensor(X).grid_sample(Tensor.ones(2, 3, 3, 3))
+
+
+@verifies("tensor.spatial.value")
+def test_the_mean_of_whole_numbers_is_cut_off() -> None:
+    x = Tensor(np.array([[[[7, -7], [0, 0]]]]))
+    found = x.avg_pool2d((1, 2)), x.avg_pool2d((2, 1)), x.avg_pool2d(2, divisor_override=1)
+    assert [each.tolist() for each in found] == [[[[[0], [0]]]], [[[[3, -3]]]], [[[[0]]]]]
+    assert found[0].dtype is x.dtype
+    patches = nn.functional.unfold(Tensor.ones(0, 1, 5, 5), 2, 1, 1, 1)
+    assert patches.shape == (0, 4, 36)

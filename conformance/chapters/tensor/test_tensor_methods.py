@@ -1013,3 +1013,16 @@ def test_softplus_of_infinity_is_its_limit(dtype: str) -> None:
     np.testing.assert_array_equal(x.softplus().numpy(), [np.inf, 0])
     np.testing.assert_array_equal(x.logsigmoid().numpy(), [0, -np.inf])
     assert x.mish().numpy()[0] == np.inf
+
+
+def test_arguments_and_shapes_of_torch_that_were_refused() -> None:
+    x, y = Tensor([1.0, 2.0]), Tensor([10.0, 20.0])
+    assert x.add(y, alpha=2).tolist() == [21, 42] and x.sub(y, alpha=2).tolist() == [-19, -38]
+    arange: Any = Tensor.arange
+    assert arange(1, end=3).tolist() == [1, 2]
+    many = Tensor([[1, 2], [3, 4]]).vander(3, increasing=True)
+    assert many.tolist() == [[[1, 1, 1], [1, 2, 4]], [[1, 3, 9], [1, 4, 16]]]
+    counts = Tensor([0, 2, 2]).bincount(Tensor([5, 6, 7]))
+    assert counts.dtype.name == "float64" and counts.tolist() == [5, 0, 13]
+    wide = Tensor([[[1.0], [0.0]]]).cosine_similarity(Tensor([[[3.0]], [[4.0]]]), dim=-2)
+    assert np.allclose(wide.numpy(), [[2 ** -0.5], [2 ** -0.5]])
