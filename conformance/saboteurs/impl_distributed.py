@@ -152,7 +152,7 @@ class LosesTheOthersError(Edit):
 
 
 class PutsPiecesFirst(Edit):
-    rule = "distributed.save.equal"
+    rule = "distributed.save.equal+2"
     description = "every piece is put where the first one belongs"
     file = FILES
     old = "whole[tuple(slice(start, start + size) for start, size\n"
@@ -168,7 +168,7 @@ class ComparesNothing(Copied):
 
 
 class TakesAnySize(Copied):
-    rule = "distributed.mesh.size"
+    rule = "distributed.mesh.size+2"
     description = "a mesh may have more places than there are processes"
     file = "impl/distributed/device.py"
     old = "    if count != ranks():"

@@ -32,7 +32,7 @@ class TheCounterGoesOn(Edit):
 
 
 class CopiesOneAfterTheOther(Edit):
-    rule = "export.plan.kept"
+    rule = "export.plan.kept+2"
     description = "a state is overwritten before it is copied to another one"
     first = "test_states_that_are_replaced_and_returned"
     file = "impl/export/artefact.py"
@@ -41,7 +41,7 @@ class CopiesOneAfterTheOther(Edit):
 
 
 class ValuesDieBeforeTheirCopy(Edit):
-    rule = "export.plan.kept"
+    rule = "export.plan.kept+2"
     description = "the kernels of the second half have the memory of what is still read"
     first = "test_a_language_model_writes_without_python"
     file = "impl/export/artefact.py"
@@ -86,7 +86,7 @@ class WordsOfTheLanguage(Edit):
 
 
 class BoundsAreNotLookedAt(Edit):
-    rule = "export.variable.checked"
+    rule = "export.variable.checked+2"
     description = "an integer may be one more than its bound"
     first = "test_a_language_model_writes_without_python"
     file = "impl/export/c.py"
@@ -95,7 +95,7 @@ class BoundsAreNotLookedAt(Edit):
 
 
 class OneValueIsAll(Edit):
-    rule = "export.variable.checked"
+    rule = "export.variable.checked+2"
     description = "a function is not called with other values of its variables"
     first = "test_a_python_number_made_of_a_size_is_found"
     file = "impl/export/sizes.py"

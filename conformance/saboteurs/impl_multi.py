@@ -301,7 +301,7 @@ class CountsOneDevice(Edit):
 
 
 class TransfersTakeTurns(Edit):
-    rule = "inspect.timeline.predicted"
+    rule = "inspect.timeline.predicted+2"
     description = "in a predicted timeline nothing runs beside a transfer"
     file = "impl/inspect/timeline.py"
     old = "        if beside:\n            sent = done[number]\n"
@@ -333,7 +333,7 @@ class GathersToCut(Edit):
 
 
 class KeepsAllArenas(Edit):
-    rule = "realize.arena.meshes"
+    rule = "realize.arena.meshes+3"
     description = "every mesh that was ever used keeps an arena"
     file = "impl/realize/run.py"
     old = "                del arenas[old]"

@@ -5,7 +5,7 @@ from conformance.saboteurs.edits import Edit
 
 
 class ArgumentsAreTheirValues(Edit):
-    rule = "transforms.derivative.argument"
+    rule = "transforms.derivative.argument+2"
     description = "a derivative is with respect to all that has the value of the argument"
     file = "impl/transforms/tracing.py"
     old = "made = UOp(Ops.RESHAPE, node.dtype, (node,), node.shape, tag)"
@@ -13,7 +13,7 @@ class ArgumentsAreTheirValues(Edit):
 
 
 class ViewsAreWhatTheyShow(Edit):
-    rule = "transforms.derivative.argument"
+    rule = "transforms.derivative.argument+2"
     description = "memory has the gradient of a view that was realized where it lies"
     file = "impl/tensor/base.py"
     old = "if shown is not value and shown.op is Ops.BUFFER and in_memory(shown) is leaf:"

@@ -36,7 +36,7 @@ def mesh(**axes: int) -> Mesh:
     count = math.prod(axes.values())
     if ranks() == 1:
         return Mesh([f"{kind}:{i}" if i else kind for i in range(count)], axes)
-    if count != ranks():  # r[impl distributed.mesh.size]
+    if count != ranks():  # r[impl distributed.mesh.size+2]
         raise ArgumentError("distributed.mesh", f"axes {axes} make {count} places for {ranks()} "
                             "processes", f"start {count}, or let the product be {ranks()}")
     return Mesh([f"{kind}@{i}" for i in range(count)], axes)
@@ -241,7 +241,7 @@ def opened(place: Mesh) -> DeviceBackend:
         return MeshDevice(place)
     kind = place.devices[0].partition("@")[0]
     if place.devices != tuple(f"{kind}@{number}" for number in range(ranks())):
-        # r[impl distributed.mesh.size]
+        # r[impl distributed.mesh.size+2]
         raise ArgumentError("Mesh", f"the devices {', '.join(place.devices)} are not those of "
                             f"{ranks()} processes, in order", "use distributed.mesh(data=...)")
     return RankDevice(place)

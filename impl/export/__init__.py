@@ -107,7 +107,7 @@ def artefact_of(function: TinyJit[..., Any], args: Sequence[Any], kwargs: dict[s
     found = _observed(function, name, args, kwargs, planner)
     assert found.captured is not None
     binds = other_values(found.captured)
-    if binds is not None:  # r[impl export.variable.checked]
+    if binds is not None:  # r[impl export.variable.checked+2]
         other_args, other_kwargs = with_values((tuple(args), kwargs), binds)
         other = _observed(function, name, other_args, other_kwargs, planner)
         if [plan.key for plan in other.planned] != [plan.key for plan in found.planned]:

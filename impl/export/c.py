@@ -115,7 +115,7 @@ class CText:
 
     def _memory(self) -> list[str]:
         """Static memory: what lasts, and what one call needs."""
-        # r[impl export.plan.kept]
+        # r[impl export.plan.kept+2]
         lines = [_block(name, nbytes) for name, nbytes
                  in (("arena", self.artefact.arena), ("scratch", self.scratch)) if nbytes]
         if not self.embedded:
@@ -164,12 +164,12 @@ class CText:
 
     def _body(self) -> list[str]:
         """The function itself."""
-        # r[impl export.plan.kept, export.values.equal]
+        # r[impl export.plan.kept+2, export.values.equal]
         made, name = self.artefact, self.name.upper()
         lines = [f"{self.prototype()} {{"]
         if made.states:
             lines.append(f"  if (!loaded) return {name}_NOT_LOADED;")
-        for variable in made.variables:  # r[impl export.variable.checked]
+        for variable in made.variables:  # r[impl export.variable.checked+2]
             lines.append(f"  if ({variable.name} < {variable.least} || {variable.name} > "
                          f"{variable.greatest}) return {name}_OUT_OF_RANGE;")
         named = {v.node: v.name for v in made.variables}

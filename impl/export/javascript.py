@@ -66,7 +66,7 @@ class JavaScriptText:
 
     def conditions(self) -> str:
         """A function that says whether integers are as they were where it matters."""
-        # r[impl export.variable.checked]
+        # r[impl export.variable.checked+2]
         made, dialect = self.artefact, JavaScript()
         named = {v.node: v.name for v in made.variables}
         texts = [f"{'' if outcome else '!'}({expression(condition, dialect, named)})"

@@ -22,7 +22,7 @@ class Arithmetic(Protocol):
 
 def expression(node: UOp, dialect: Arithmetic, names: Mapping[UOp, str]) -> str:
     """An index as text; `names` are its variables, bound or not."""
-    # r[impl export.variable.checked]
+    # r[impl export.variable.checked+2]
     done: dict[UOp, str] = {}
     for part in toposort((node,), lambda u: u not in names and u.op is not Ops.BIND):
         if part in names:

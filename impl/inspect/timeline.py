@@ -42,7 +42,7 @@ def predicted_spans(document: Document, timings: Timings | None = None,
         if took is None:
             took = machine.launch_seconds + kernel["sent"] / machine.bytes_per_second \
                 if "sent" in kernel else machine.predict(kernel)
-        # r[impl inspect.timeline.predicted]
+        # r[impl inspect.timeline.predicted+2]
         if beside:
             start = max(computed, sent)
         elif kernel["kind"] == "copy":

@@ -325,7 +325,7 @@ def _joined(name: str, entry: Header, parts: Sequence[tuple[Header, memoryview]]
         raise ValueError(f"the parts have {filled} elements of {name}, shape {entry['shape']}")
     whole = np.empty(entry["shape"], _NAMES[entry["dtype"]].numpy)
     for begin, piece in pieces:
-        # r[impl distributed.save.equal]
+        # r[impl distributed.save.equal+2]
         whole[tuple(slice(start, start + size) for start, size
                     in zip(begin, piece.shape, strict=True))] = piece
     return _tensor(whole, entry)

@@ -138,7 +138,7 @@ def _arena(device: Place, nbytes: int, own: bool) -> Memory:
     known = arenas.pop(device, None)
     if known is None or known.nbytes < nbytes:
         known = None  # it is let go before the other one is taken
-        if isinstance(device, Mesh):  # r[impl realize.arena.meshes]
+        if isinstance(device, Mesh):  # r[impl realize.arena.meshes+3]
             for old in [place for place in arenas if isinstance(place, Mesh)][:1 - _MESHES]:
                 del arenas[old]
         known = Device[device].allocate(nbytes)

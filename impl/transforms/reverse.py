@@ -33,7 +33,7 @@ class Call:
             if tensor.dtype.kind != "f":  # r[impl transforms.arguments.refused+2]
                 raise DTypeError(operation, f"a tensor of {tensor.dtype.name} has no derivative",
                                  "use a floating dtype: .float(), or leave it out of argnums")
-        # r[impl transforms.derivative.argument]
+        # r[impl transforms.derivative.argument+2]
         inner = [variable(tensor) for tensor in self.given]
         # The nodes: the function may write to its arguments, which are its own.
         self.variables = [tensor.uop for tensor in inner]

@@ -8,7 +8,7 @@ from impl import Context, Mesh, Tensor
 from impl.realize import session
 
 
-@verifies("realize.arena.meshes")
+@verifies("realize.arena.meshes+3")
 def test_meshes_that_are_no_longer_used_keep_no_arena() -> None:
     with Context(DEVICE="REFERENCE"):
         for place in [place for place in session.arenas if isinstance(place, Mesh)]:

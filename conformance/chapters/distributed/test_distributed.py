@@ -254,13 +254,13 @@ except Exception as error:
 
 
 @needs_mpi
-@verifies("distributed.mesh.size")
+@verifies("distributed.mesh.size+2")
 def test_a_mesh_has_a_place_for_each_process(tmp_path: Path) -> None:
     assert started(2, WRONG_SIZE.format(count=3), tmp_path) == ["0 ArgumentError",
                                                                 "1 ArgumentError"]
 
 
-@verifies("distributed.mesh.size")
+@verifies("distributed.mesh.size+2")
 def test_one_process_alone_has_devices_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     found = distributed.mesh(data=2, model=2)
     assert distributed.ranks() == 1 and len(found.devices) == 4

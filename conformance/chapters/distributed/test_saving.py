@@ -47,7 +47,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
         np.testing.assert_array_equal(tensor.numpy(), other[name].numpy(), err_msg=name)
 
 
-@verifies("distributed.save.equal")
+@verifies("distributed.save.equal+2")
 def test_what_is_saved_from_a_mesh_is_loaded_anywhere(tmp_path: Path) -> None:
     state, path = spread(), tmp_path / "model.safetensors"
     for _ in range(2):  # the second one replaces the first
@@ -66,7 +66,7 @@ def test_what_is_saved_from_a_mesh_is_loaded_anywhere(tmp_path: Path) -> None:
     equal(nn.state.safe_load(path), state)
 
 
-@verifies("distributed.save.equal")
+@verifies("distributed.save.equal+2")
 def test_each_element_is_written_once(tmp_path: Path) -> None:
     state, path = spread(), tmp_path / "model.safetensors"
     nn.state.safe_save(state, path)
@@ -74,7 +74,7 @@ def test_each_element_is_written_once(tmp_path: Path) -> None:
     assert sum(sizes) < sum(t.numel() * t.dtype.itemsize for t in state.values()) + 6 * 700
 
 
-@verifies("distributed.save.equal")
+@verifies("distributed.save.equal+2")
 def test_a_part_that_is_missing_or_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     nn.state.safe_save(spread(), path)
@@ -176,7 +176,7 @@ assert all((t.numpy() == x.numpy()).all() for t in other.values())
 
 
 @needs_mpi
-@verifies("distributed.save.equal")
+@verifies("distributed.save.equal+2")
 def test_processes_save_and_load_together(tmp_path: Path) -> None:
     started(2, SAVED, tmp_path)
     loaded = nn.state.safe_load(tmp_path / "model.safetensors")

@@ -63,7 +63,7 @@ def c_program(folder: Path, function: Callable[..., Any], *args: Any, **more: An
 
 @needs_compiler
 @verifies("export.values.equal")
-@verifies("export.plan.kept")
+@verifies("export.plan.kept+2")
 @verifies("export.weights.named")
 def test_training_goes_on_in_c_bit_for_bit(tmp_path: Path) -> None:
     with Context(DEVICE="CPU", NOOPT=1):
@@ -83,8 +83,8 @@ def test_training_goes_on_in_c_bit_for_bit(tmp_path: Path) -> None:
 
 
 @needs_compiler
-@verifies("export.variable.checked")
-@verifies("export.plan.kept")
+@verifies("export.variable.checked+2")
+@verifies("export.plan.kept+2")
 def test_a_language_model_writes_without_python(tmp_path: Path) -> None:
     with Context(DEVICE="CPU", NOOPT=1):
         model, place = Language(), Variable("position", 0, LENGTH - 1)
@@ -146,7 +146,7 @@ def test_random_numbers_go_on(tmp_path: Path) -> None:
 
 
 @needs_compiler
-@verifies("export.plan.kept")
+@verifies("export.plan.kept+2")
 def test_states_that_are_replaced_and_returned(tmp_path: Path) -> None:
     with Context(DEVICE="CPU"):
         first, second, third = (Tensor([each]).realize() for each in (1.0, 2.0, 3.0))
@@ -215,7 +215,7 @@ def test_the_document_has_ports_calls_and_schedules(tmp_path: Path, interpreted:
     assert all(not check(schedule) for schedule in told["schedules"])
 
 
-@verifies("export.variable.checked")
+@verifies("export.variable.checked+2")
 def test_a_python_number_made_of_a_size_is_found(tmp_path: Path, interpreted: None) -> None:
     size = Variable("n", 1, 8).bind(3)
     x = Tensor(np.ones(8, np.float32))[:size].contiguous().realize()

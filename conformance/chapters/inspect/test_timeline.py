@@ -28,7 +28,7 @@ def document() -> dict[str, Any]:
                              for a, b in needs]}
 
 
-@verifies("inspect.timeline.predicted")
+@verifies("inspect.timeline.predicted+2")
 def test_a_transfer_takes_time_that_others_use() -> None:
     found = {span.kernel: (span.lane, span.start, span.stop) for span in
              inspect.predicted_spans(document(), {0: 1.0, 1: 4.0, 2: 2.0, 3: 1.0, 4: 2.0})}
@@ -45,7 +45,7 @@ def test_a_transfer_takes_time_that_others_use() -> None:
     assert inspect.hidden(spans) == 0
 
 
-@verifies("inspect.timeline.predicted")
+@verifies("inspect.timeline.predicted+2")
 def test_without_times_a_machine_says_how_long() -> None:
     machine = inspect.Machine(bytes_per_second=8.0, operations_per_second=1.0, launch_seconds=1.0)
     spans = inspect.predicted_spans(document(), machine=machine)
@@ -75,7 +75,7 @@ def test_a_trace_has_what_perfetto_reads(tmp_path: Path) -> None:
     assert inspect.trace([])["traceEvents"] == []
 
 
-@verifies("inspect.timeline.predicted")
+@verifies("inspect.timeline.predicted+2")
 def test_a_report_of_a_mesh_shows_both_timelines() -> None:
     with Context(DEVICE="REFERENCE", OVERLAP=2), realize.measured() as spans:
         x = Tensor(np.ones((8, 4), np.float32)).shard(("REFERENCE", "REFERENCE:1"), 0).realize()

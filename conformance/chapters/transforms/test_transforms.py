@@ -31,7 +31,7 @@ def close(mine: Any, wanted: Any, tolerance: float = 1e-9) -> None:
     np.testing.assert_allclose(got, wanted, tolerance, tolerance)
 
 
-@verifies("transforms.derivative.argument")
+@verifies("transforms.derivative.argument+2")
 def test_a_derivative_is_for_the_argument_at_its_place() -> None:
     x = Tensor(POINT)
     close(func.grad(lambda y: (x * y).sum())(x), POINT)
@@ -386,7 +386,7 @@ def _products(tensors: list[Tensor]) -> int:
     return sum(func.Policies.dots(node) and len(node.src[0].shape or ()) == 3 for node in nodes)
 
 
-@verifies("transforms.derivative.argument")
+@verifies("transforms.derivative.argument+2")
 def test_an_argument_that_was_looked_at_is_not_what_has_its_value() -> None:
     x = Tensor([2.0, 3.0]).realize()
 
@@ -396,7 +396,7 @@ def test_an_argument_that_was_looked_at_is_not_what_has_its_value() -> None:
     assert func.grad(product)(x).tolist() == [2, 3]
 
 
-@verifies("transforms.derivative.argument")
+@verifies("transforms.derivative.argument+2")
 @pytest.mark.parametrize("view", [
     lambda x: x[:, 0].unsqueeze(-1), lambda x: x.permute(1, 0).reshape(2, 1)])
 def test_a_view_that_was_looked_at_is_not_what_it_shows(view: Callable[[Tensor], Tensor]) -> None:
