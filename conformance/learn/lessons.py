@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
 from conformance.learn.lesson_fusion import FUSION
+from conformance.learn.lesson_gradient import GRADIENT
 from conformance.learn.lesson_kernel import KERNEL
 from conformance.learn.lesson_ordering import ORDERING
 from conformance.learn.lesson_ranges import RANGES
@@ -217,4 +218,5 @@ span.nbytes.""",
         "With reuse=False nothing is shared. The values have to be the same either way; that is "
         "how one finds out that a planner is at fault."),
     counterexamples=memory),
-    "kernel": KERNEL, "replay": REPLAY, "ranges": RANGES, "symbolic": SYMBOLIC}
+    "kernel": KERNEL, "replay": REPLAY, "gradient": GRADIENT, "ranges": RANGES,
+    "symbolic": SYMBOLIC}

@@ -178,8 +178,9 @@ class AnyPlanWillDo(ImplPatch):
     target = "impl.caching.plans:PlanCache.get"
 
     def replacement(self, original: Function) -> Function:
-        return lambda cache, key: next((plan for known, plan in cache.plans.items()
-                                        if len(known[0]) == len(key[0])), None)
+        return lambda cache, key, last=True: next(
+            (plan for known, (plan, _) in cache.entries.items()
+             if len(known[0]) == len(key[0])), None)
 
 
 class ShortKeysWithoutForms(ImplPatch):

@@ -128,13 +128,13 @@ class PlansNotCounted(ImplPatch):
     rule = "caching.count.exact+2"
     description = "the counters do not see whether a plan was found"
     first = "test_plans_are_counted"
-    target = "impl.schedule:plan_for"
+    target = "impl.schedule:shared_plan_for"
 
     def replacement(self, original: Function) -> Function:
-        def plan_for(*given: Any) -> Any:
-            plan, canonical, _ = original(*given)
-            return plan, canonical, False
-        return plan_for
+        def shared_plan_for(*given: Any) -> Any:
+            *found, _ = original(*given)
+            return *found, False
+        return shared_plan_for
 
 
 class TextsForgetSettings(ImplPatch):

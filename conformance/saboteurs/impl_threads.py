@@ -13,10 +13,10 @@ Function = Callable[..., Any]
 class NobodyWaits(ImplPatch):
     rule = "lowering.phase.order"
     description = "no stage is thought to need what another one stores"
-    target = "impl.lowering.phases:_waits"
+    target = "impl.lowering.phases:must_wait"
 
     def replacement(self, original: Function) -> Function:
-        return lambda stored, loaded, writes, reads: False
+        return lambda reads, writes, loaded, stored: False
 
 
 class PartsForOneMore(ImplPatch):

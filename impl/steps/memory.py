@@ -22,14 +22,14 @@ from impl.steps.step import Step, StepError, with_stores
 class Stream(Step):
     """What is stored along a loop goes past the caches, where the device can do that.
 
-    Legal for stores to memory that the kernel does not read.
+    Legal for stores to memory that the kernel does not read and that do not go there yet.
     """
 
     declared: ClassVar[Declaration] = Declaration(
         does="stores along a loop go past the caches",
         why="more than the caches hold",
         loops=(RangeKind.GLOBAL, RangeKind.LOOP, *LANES),
-        only="the kernel does not read what is stored")
+        only="the kernel does not read what is stored, and some of it goes by the caches")
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Where a value waits on its way to memory is no part of it."""
@@ -41,6 +41,9 @@ class Stream(Step):
                             or accessed(store) in read for store in found):
             raise StepError(self.name, "the kernel reads what is stored along it",
                             "name a loop of outputs")
+        if all(store.arg is Way.PAST for store in found):
+            raise StepError(self.name, "all that is stored along it goes past the caches already",
+                            "leave the step out")
         return with_stores(known, [store.replace(arg=Way.PAST) if store in found else store
                                    for store in known.ast.src], self.name)
 
