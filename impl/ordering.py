@@ -33,12 +33,12 @@ class Uses:
 
 
 def alive_in(order: Sequence[int], uses: Uses) -> list[int]:
-    """The bytes of temporaries that are alive at each step of the order."""
+    """The bytes of temporaries that are alive at each position of the order."""
     return alive_bytes(Lives(order, uses.touched).of(uses.nbytes), len(order))
 
 
 def peak_bytes(order: Sequence[int], uses: Uses) -> int:
-    """The most bytes of temporaries that are alive at one step of the order."""
+    """The most bytes of temporaries that are alive at one position of the order."""
     return max(alive_in(order, uses), default=0)
 
 
@@ -61,7 +61,7 @@ def overlapped(order: list[int], pairs: set[Pair], seconds: Sequence[float],
 def _by_time(order: Sequence[int], graph: _Graph, seconds: Sequence[float],
              transfers: Collection[int]) -> list[int]:
     """A transfer as soon as it may start, else the first kernel that may, else the next one."""
-    place = {kernel: step for step, kernel in enumerate(order)}
+    place = {kernel: position for position, kernel in enumerate(order)}
     earliest = [0.0] * len(order)
     sending, computing, waiting = list[int](), list[int](), list[tuple[float, int]]()
     computed = sent = 0.0

@@ -192,7 +192,7 @@ def measure(problem: Problem, budget: int, least: bool, repeat: int) -> Line:
 
 
 def live_bound(rows: Sequence[Row]) -> int:
-    """The most bytes alive in one step: counted where a life begins, since nowhere else it grows.
+    """The most bytes alive at one position: counted where a life begins, as only there it grows.
     """
     return max((sum(other.size for other in rows if other.lower <= row.lower < other.upper)
                 for row in rows), default=0)

@@ -78,7 +78,7 @@ def decides_hazards(node: ast.AST) -> bool:
 
 
 def notes_lives(node: ast.AST) -> bool:
-    """Notes for each storage a step of an order, in a loop over what each step touches."""
+    """Notes for each storage a position in an order, in a loop over what each kernel touches."""
     if not isinstance(node, ast.For) or called(node.iter) != "enumerate" \
             or not isinstance(node.target, ast.Tuple) or not any(
                 word in ast.unparse(node.iter) for word in ("order", "touch", "access", "kernel")):

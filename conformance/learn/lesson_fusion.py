@@ -1,13 +1,13 @@
-"""The lesson on fusion: steps that are to become kernels, and what is said of an answer.
+"""The lesson on fusion: stages that are to become kernels, and what is said of an answer.
 
-A step is a loop nest that writes one value. Where a step reads what another one has written, there
-is an edge, which names the loops in which both walk alike. The reader's `partition` says which
-steps are one kernel, and over which loops that kernel runs.
+A stage is a loop nest that writes one value. Where a stage reads what another one has written,
+there is an edge, which names the loops in which both walk alike. The reader's `partition` says
+which stages are one kernel, and over which loops that kernel runs.
 
-    fusion.group.legal: kernel 0 runs over i, j, but step 1 reads other iterations of step 0
+    fusion.group.legal: kernel 0 runs over i, j, but stage 1 reads other iterations of stage 0
 
-        step 0: v0[i, j] from x, over i 64, j 512
-        step 1: v1[i, j] from v0, over i 64, j 512
+        stage 0: v0[i, j] from x, over i 64, j 512
+        stage 1: v1[i, j] from v0, over i 64, j 512
         edge 0 -> 1: alike in nothing
 """
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from conformance.learn.lesson import Counterexample, Lesson
 
 
-class Step(NamedTuple):
+class Stage(NamedTuple):
     """A loop nest that writes one value. `work`: how often its innermost statement runs."""
 
     number: int
@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """Step `after` needs step `before`; in `loops`, an iteration needs only its counterpart."""
+    """Stage `after` needs stage `before`; in `loops`, an iteration needs only its counterpart."""
 
     before: int
     after: int
@@ -44,9 +44,9 @@ class Edge(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """Steps that are run together, in each iteration of the loops that they share."""
+    """Stages that are run together, in each iteration of the loops that they share."""
 
-    steps: Sequence[int]
+    stages: Sequence[int]
     loops: Sequence[str]
 
 
@@ -58,17 +58,17 @@ class Limits(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Steps, their edges, and the bytes of every value."""
+    """Stages, their edges, and the bytes of every value."""
 
-    steps: list[Step]
+    stages: list[Stage]
     edges: list[Edge]
     nbytes: dict[str, int]
 
     @property
     def outputs(self) -> set[str]:
-        """What no step reads was asked for."""
-        read = {name for step in self.steps for name in step.reads}
-        return {step.writes for step in self.steps} - read
+        """What no stage reads was asked for."""
+        read = {name for stage in self.stages for name in stage.reads}
+        return {stage.writes for stage in self.stages} - read
 
 
 Answer = Sequence[Kernel]
@@ -81,7 +81,7 @@ NEAR = 1.2  # how many times the least bytes an answer may move, on the average 
 # Problems ----------------------------------------------------------------------------------
 
 class _Plan(NamedTuple):
-    """A step to be: over which loops, from which sources (-1: the input), and how it reads."""
+    """A stage to be: over which loops, from which sources (-1: the input), and how it reads."""
 
     loops: str
     sources: tuple[int, ...]
@@ -94,23 +94,23 @@ def built(plans: Sequence[_Plan], extents: Mapping[str, int]) -> Problem:
     """The problem of some plans; the input is a matrix."""
     sizes = {"x": ITEM * prod(extents.values())}
     walks = {-1: set("ij")}
-    steps, edges = [], []
+    stages, edges = [], []
     for number, plan in enumerate(plans):
         loops = {name: extents[name] for name in plan.loops}
         walks[number] = set(plan.loops)
         around = walks[number].union(*(walks[source] for source in plan.sources))
         names = tuple("x" if source < 0 else f"v{source}" for source in plan.sources)
-        steps.append(Step(number, loops, names, f"v{number}",
+        stages.append(Stage(number, loops, names, f"v{number}",
                           prod(extents[name] for name in around), plan.alone))
         sizes[f"v{number}"] = ITEM * prod(loops.values())
         edges += [Edge(source, number,
                        frozenset() if plan.turned else frozenset(walks[source] & set(loops)),
                        not plan.apart) for source in plan.sources if source >= 0]
-    return Problem(steps, edges, sizes)
+    return Problem(stages, edges, sizes)
 
 
 def problems() -> Iterator[Problem]:
-    """Small problems from the smallest up: all chains of two steps, then some larger ones."""
+    """Small problems from the smallest up: all chains of two stages, then some larger ones."""
     shapes = ("ij", "i", "j", "")
     for extents in (FEW, EXTENTS):
         yield built([_Plan("ij", (-1,))], extents)
@@ -133,11 +133,11 @@ def moved(problem: Problem, answer: Answer) -> int:
     """The bytes that all kernels read and write: each value once for each kernel."""
     total = 0
     for kernel in answer:
-        mine = [problem.steps[number] for number in kernel.steps]
-        made = {step.writes for step in mine}
-        elsewhere = {name for step in problem.steps if step.number not in kernel.steps
-                     for name in step.reads}
-        names = {name for step in mine for name in step.reads} - made
+        mine = [problem.stages[number] for number in kernel.stages]
+        made = {stage.writes for stage in mine}
+        elsewhere = {name for stage in problem.stages if stage.number not in kernel.stages
+                     for name in stage.reads}
+        names = {name for stage in mine for name in stage.reads} - made
         names |= made & (problem.outputs | elsewhere)
         total += sum(problem.nbytes[name] for name in names)
     return total
@@ -145,17 +145,17 @@ def moved(problem: Problem, answer: Answer) -> int:
 
 def bound(problem: Problem) -> int:
     """What no answer can do without: read each input once, write each output once."""
-    made = {step.writes for step in problem.steps}
-    read = {name for step in problem.steps for name in step.reads}
+    made = {stage.writes for stage in problem.stages}
+    read = {name for stage in problem.stages for name in stage.reads}
     return sum(problem.nbytes[name] for name in (read - made) | problem.outputs)
 
 
 def findings(problem: Problem, answer: Answer, limits: Limits) -> Iterator[tuple[str, str]]:
     """The rules that an answer breaks, each with what is wrong."""
-    home = {number: at for at, kernel in enumerate(answer) for number in kernel.steps}
+    home = {number: at for at, kernel in enumerate(answer) for number in kernel.stages}
     for edge in problem.edges:
         before, after = home[edge.before], home[edge.after]
-        names = f"step {edge.after} needs step {edge.before}"
+        names = f"stage {edge.after} needs stage {edge.before}"
         if before > after:
             yield ("fusion.group.acyclic",
                    f"{names}, whose kernel {before} runs after kernel {after}")
@@ -163,12 +163,12 @@ def findings(problem: Problem, answer: Answer, limits: Limits) -> Iterator[tuple
             yield "fusion.group.legal", f"{names} and may not be in one kernel with it"
         elif before == after and not set(answer[after].loops) <= edge.loops:
             yield "fusion.group.legal", (
-                f"kernel {after} runs over {listed(answer[after].loops)}, but step {edge.after} "
-                f"reads other iterations of step {edge.before}")
+                f"kernel {after} runs over {listed(answer[after].loops)}, but stage {edge.after} "
+                f"reads other iterations of stage {edge.before}")
     for at, kernel in enumerate(answer):
-        mine = [problem.steps[number] for number in kernel.steps]
+        mine = [problem.stages[number] for number in kernel.stages]
         extents = mine[0].loops
-        least = min(limits.parallel, max(prod(step.loops.values()) for step in mine))
+        least = min(limits.parallel, max(prod(stage.loops.values()) for stage in mine))
         kept, work = prod(extents[name] for name in kernel.loops), sum(s.work for s in mine)
         if work > limits.small_kernel and kept < least:
             yield "fusion.limit.parallel", (f"kernel {at} does {work} iterations of work and "
@@ -184,15 +184,15 @@ def best(problem: Problem, limits: Limits) -> tuple[int, Answer]:
 
 
 def answers(problem: Problem) -> Iterator[Answer]:
-    """All ways to share the steps out, each kernel over as many loops as it may have."""
-    for groups in _shared_out(len(problem.steps)):
-        if all(len(group) == 1 or not any(problem.steps[number].alone for number in group)
+    """All ways to share the stages out, each kernel over as many loops as it may have."""
+    for groups in _shared_out(len(problem.stages)):
+        if all(len(group) == 1 or not any(problem.stages[number].alone for number in group)
                for group in groups):
             yield [Kernel(group, most_loops(problem, group)) for group in groups]
 
 
 def _shared_out(count: int) -> list[list[list[int]]]:
-    """All partitions of 0 to count - 1; a step joins kernels in the order of their first steps."""
+    """All partitions of 0 to count - 1; kernels are in the order of their first stages."""
     found: list[list[list[int]]] = [[]]
     for number in range(count):
         found = list(chain.from_iterable(
@@ -202,10 +202,10 @@ def _shared_out(count: int) -> list[list[list[int]]]:
 
 
 def most_loops(problem: Problem, group: Sequence[int]) -> list[str]:
-    """The loops that all steps have and in which all edges between them are alike."""
-    kept = set(problem.steps[group[0]].loops)
+    """The loops that all stages have and in which all edges between them are alike."""
+    kept = set(problem.stages[group[0]].loops)
     for number in group[1:]:
-        kept &= set(problem.steps[number].loops)
+        kept &= set(problem.stages[number].loops)
     for edge in problem.edges:
         if edge.before in group and edge.after in group:
             kept &= edge.loops
@@ -219,18 +219,18 @@ def listed(names: Sequence[str]) -> str:
 
 
 def picture(problem: Problem, answer: Answer = ()) -> str:
-    """The steps, the edges, and who is with whom."""
+    """The stages, the edges, and who is with whom."""
     lines = []
-    for step in problem.steps:
-        over = ", ".join(f"{name} {count}" for name, count in step.loops.items()) or "nothing"
-        lines.append(f"step {step.number}: {step.writes}[{', '.join(step.loops)}] from "
-                     f"{', '.join(step.reads)}, over {over}" + ", alone" * step.alone)
+    for stage in problem.stages:
+        over = ", ".join(f"{name} {count}" for name, count in stage.loops.items()) or "nothing"
+        lines.append(f"stage {stage.number}: {stage.writes}[{', '.join(stage.loops)}] from "
+                     f"{', '.join(stage.reads)}, over {over}" + ", alone" * stage.alone)
     for edge in problem.edges:
         lines.append(f"edge {edge.before} -> {edge.after}: alike in {listed(sorted(edge.loops))}"
                      + ("" if edge.inside else "; not in one kernel"))
     for at, kernel in enumerate(answer):
-        steps = ", ".join(map(str, kernel.steps))
-        lines.append(f"kernel {at}, over {listed(kernel.loops)}: steps {steps}")
+        stages = ", ".join(map(str, kernel.stages))
+        lines.append(f"kernel {at}, over {listed(kernel.loops)}: stages {stages}")
     return "\n".join(lines)
 
 
@@ -255,15 +255,15 @@ def fusion(module: ModuleType) -> Iterator[Counterexample]:
             if first is None and 2 * mine > 3 * least:
                 first = Counterexample("fusion.stages.together", (
                     f"{mine} bytes are moved, where {least} are enough with the kernels "
-                    f"{[list(kernel.steps) for kernel in other]}"), picture(problem, answer))
+                    f"{[list(kernel.stages) for kernel in other]}"), picture(problem, answer))
     if first is not None and sum(ratios) > NEAR * len(ratios):
         yield first
 
 
 def _judged(module: ModuleType, problem: Problem) -> tuple[Answer, list[Counterexample]]:
     try:
-        answer = module.partition(problem.steps, problem.edges, Limits())
-        unlike = wrong_answer(problem.steps, answer)
+        answer = module.partition(problem.stages, problem.edges, Limits())
+        unlike = wrong_answer(problem.stages, answer)
     except Exception as error:  # any: it is the reader's own code
         unlike = f"your code raised {type(error).__name__}: {error}".rstrip(": ")
     if unlike:
@@ -272,22 +272,22 @@ def _judged(module: ModuleType, problem: Problem) -> tuple[Answer, list[Countere
                     for rule, message in findings(problem, answer, Limits())]
 
 
-def wrong_answer(steps: Sequence[Step], answer: Any) -> str:
+def wrong_answer(stages: Sequence[Stage], answer: Any) -> str:
     """What keeps an answer from being one at all, or ""."""
     if not isinstance(answer, list) or not all(isinstance(each, tuple) and len(each) == 2
                                                for each in answer):
-        return "partition has to answer a list of Kernel(steps, loops)"
+        return "partition has to answer a list of Kernel(stages, loops)"
     named = [number for each in answer for number in each[0]]
-    if sorted(named) != list(range(len(steps))) or not all(each[0] for each in answer):
-        return f"your kernels have the steps {named}; each step is to be in one kernel"
+    if sorted(named) != list(range(len(stages))) or not all(each[0] for each in answer):
+        return f"your kernels have the stages {named}; each stage is to be in one kernel"
     for at, (numbers, loops) in enumerate(answer):
         if list(numbers) != sorted(numbers):
-            return f"the steps {list(numbers)} of kernel {at} are not in order"
-        if len(numbers) > 1 and any(steps[number].alone for number in numbers):
-            return f"kernel {at} has a step that is to be alone"
-        lacking = [number for number in numbers if not set(loops) <= set(steps[number].loops)]
+            return f"the stages {list(numbers)} of kernel {at} are not in order"
+        if len(numbers) > 1 and any(stages[number].alone for number in numbers):
+            return f"kernel {at} has a stage that is to be alone"
+        lacking = [number for number in numbers if not set(loops) <= set(stages[number].loops)]
         if lacking:
-            return f"kernel {at} runs over {listed(loops)}; step {lacking[0]} has not all of them"
+            return f"kernel {at} runs over {listed(loops)}; stage {lacking[0]} has not all of them"
     return ""
 
 
@@ -296,9 +296,9 @@ def wrong_answer(steps: Sequence[Step], answer: Any) -> str:
 class _Names:
     """One name for loops that walk alike, in whatever stages they are."""
 
-    def __init__(self, stages: Sequence[Any]) -> None:
-        self.name = {(at, loop): (at, number) for at, stage in enumerate(stages)
-                     for number, loop in enumerate(stage.loops)}
+    def __init__(self, planned: Sequence[Any]) -> None:
+        self.name = {(at, loop): (at, number) for at, one in enumerate(planned)
+                     for number, loop in enumerate(one.loops)}
         self.members = {name: {key} for key, name in self.name.items()}
 
     def same(self, one: tuple[int, Any], other: tuple[int, Any]) -> None:
@@ -312,8 +312,8 @@ class _Names:
             self.name[key] = kept
 
     def of(self, at: int, loop: Any) -> str:
-        stage, number = self.name[at, loop]
-        return f"loop{number} of {stage}"
+        at_stage, number = self.name[at, loop]
+        return f"loop{number} of {at_stage}"
 
 
 def install(module: ModuleType) -> None:
@@ -328,72 +328,72 @@ def install(module: ModuleType) -> None:
         return [(member.prefix[at], loop) for at, loop in match_loops(member, theirs, other, mine)]
 
     def group_stages(placement: Any, limits: Any, fuse: bool) -> Any:
-        stages, storage_of = placement.stages, placement.storage
-        if not fuse or not stages:
+        planned, storage_of = placement.stages, placement.storage
+        if not fuse or not planned:
             return ours(placement, limits, fuse)
-        steps, edges, loops = described(stages, storage_of, walks_alike, extent)
-        answer = module.partition(steps, edges, limits)
-        unlike = wrong_answer(steps, answer)
+        stages, edges, loops = described(planned, storage_of, walks_alike, extent)
+        answer = module.partition(stages, edges, limits)
+        unlike = wrong_answer(stages, answer)
         if unlike:
             raise ValueError(unlike)
         groups = []
         for number, kernel in enumerate(answer):
-            mine = [stages[at] for at in kernel.steps]
-            order = [name for name in loops[kernel.steps[0]] if name in kernel.loops]
-            members = [module.Member(stages[at], [loops[at][name] for name in order])
-                       for at in kernel.steps]
-            devices = {placement.values[storage_of[stage.write.value]].device for stage in mine}
+            mine = [planned[at] for at in kernel.stages]
+            order = [name for name in loops[kernel.stages[0]] if name in kernel.loops]
+            members = [module.Member(planned[at], [loops[at][name] for name in order])
+                       for at in kernel.stages]
+            devices = {placement.values[storage_of[one.write.value]].device for one in mine}
             if len(devices) > 1:
-                raise ValueError(f"the steps {list(kernel.steps)} are on several devices")
-            storages = {storage_of[a.value] for stage in mine for a in (*stage.reads, stage.write)}
+                raise ValueError(f"the stages {list(kernel.stages)} are on several devices")
+            storages = {storage_of[a.value] for one in mine for a in (*one.reads, one.write)}
             groups.append(module.Group(
                 number, devices.pop(), members, [extent(loop) for loop in members[0].prefix],
-                sum(stage.form.operations for stage in mine), arguments=storages))
+                sum(one.form.operations for one in mine), arguments=storages))
         return module.Grouping(groups, [])
 
     module.__dict__["group_stages"] = group_stages
 
 
-def described(stages: Sequence[Any], storage_of: Sequence[int], walks_alike: Any,
-              extent: Any) -> tuple[list[Step], list[Edge], list[dict[str, Any]]]:
-    """Stages as steps and edges, and the loops of each by the name that they have there."""
-    names = _Names(stages)
+def described(planned: Sequence[Any], storage_of: Sequence[int], walks_alike: Any,
+              extent: Any) -> tuple[list[Stage], list[Edge], list[dict[str, Any]]]:
+    """The runtime's stages for the reader, their edges, and the loops of each by name."""
+    names = _Names(planned)
     alike: dict[tuple[int, int], list[list[tuple[Any, Any]]]] = defaultdict(list)
     apart: set[tuple[int, int]] = set()
     writers: dict[int, list[tuple[int, Any]]] = defaultdict(list)
     readers: dict[int, list[tuple[int, Any]]] = defaultdict(list)
     shared = []
-    for at, stage in enumerate(stages):
-        touched = [(access, past) for access in stage.reads
+    for at, one in enumerate(planned):
+        touched = [(access, past) for access in one.reads
                    for past in writers[storage_of[access.value]]]
-        target = storage_of[stage.write.value]
-        touched += [(stage.write, past) for past in (*writers[target], *readers[target])]
+        target = storage_of[one.write.value]
+        touched += [(one.write, past) for past in (*writers[target], *readers[target])]
         for mine, (before, theirs) in touched:
-            alike[before, at].append(walks_alike(stages[before], theirs, stage, mine))
-            writes = theirs is stages[before].write
-            if writes and (mine is stage.write or not stages[before].whole):
+            alike[before, at].append(walks_alike(planned[before], theirs, one, mine))
+            writes = theirs is planned[before].write
+            if writes and (mine is one.write or not planned[before].whole):
                 apart.add((before, at))
-        for mine in stage.reads:
+        for mine in one.reads:
             past = readers[storage_of[mine.value]]
             shared += [(before, at, pair) for before, theirs in past[-1:]
-                       for pair in walks_alike(stages[before], theirs, stage, mine)]
+                       for pair in walks_alike(planned[before], theirs, one, mine)]
             past.append((at, mine))
-        writers[target].append((at, stage.write))
+        writers[target].append((at, one.write))
     pairs = [(before, at, pair) for (before, at), found in alike.items()
              for several in found for pair in several]
     for before, at, (one, other) in (*pairs, *shared):
         names.same((before, one), (at, other))
-    loops = [{names.of(at, loop): loop for loop in stage.form.independent}
-             for at, stage in enumerate(stages)]
+    loops = [{names.of(at, loop): loop for loop in one.form.independent}
+             for at, one in enumerate(planned)]
     edges = [Edge(before, at, frozenset.intersection(*(
         frozenset(names.of(at, other) for one, other in several
                   if names.of(before, one) == names.of(at, other)) for several in found)),
         (before, at) not in apart) for (before, at), found in alike.items()]
-    steps = [Step(at, {name: extent(loop) for name, loop in loops[at].items()},
-                  tuple(dict.fromkeys(f"m{storage_of[a.value]}" for a in stage.reads)),
-                  f"m{storage_of[stage.write.value]}", stage.form.iterations, stage.alone)
-             for at, stage in enumerate(stages)]
-    return steps, edges, loops
+    stages = [Stage(at, {name: extent(loop) for name, loop in loops[at].items()},
+                    tuple(dict.fromkeys(f"m{storage_of[a.value]}" for a in one.reads)),
+                    f"m{storage_of[one.write.value]}", one.form.iterations, one.alone)
+             for at, one in enumerate(planned)]
+    return stages, edges, loops
 
 
 def score(module: ModuleType) -> Iterator[str]:
@@ -441,41 +441,41 @@ def _programs(tensor: Any) -> dict[str, Any]:
 
 
 HEADS = '''\
-from conformance.learn.lesson_fusion import Edge, Kernel, Step
+from conformance.learn.lesson_fusion import Edge, Kernel, Stage
 
 
-def partition(steps: list[Step], edges: list[Edge], limits) -> list[Kernel]:
-    """Which steps are one kernel, over which loops; the kernels in the order in which they run."""
+def partition(stages: list[Stage], edges: list[Edge], limits) -> list[Kernel]:
+    """Which stages are one kernel, over which loops; the kernels in the order in which they run."""
     raise NotImplementedError
 '''
 
 FUSION = Lesson(
     functions=("partition",),
     names="""\
-A step is a loop nest that writes one value:
-    step.number, step.loops {name: iterations}, step.reads, step.writes, step.work, step.alone
-An edge says that one step needs another, and in which loops both walk alike:
+A stage is a loop nest that writes one value:
+    stage.number, stage.loops {name: iterations}, stage.reads, stage.writes, stage.work, stage.alone
+An edge says that one stage needs another, and in which loops both walk alike:
     edge.before, edge.after, edge.loops (a frozenset), edge.inside
 A kernel is
-    Kernel(steps, loops)
-with the numbers of its steps, rising, and the names of the loops that it runs over. The limits
+    Kernel(stages, loops)
+with the numbers of its stages, rising, and the names of the loops that it runs over. The limits
 are limits.parallel and limits.small_kernel.""",
     rules=("fusion.group.acyclic", "fusion.group.legal", "fusion.group.legal",
            "fusion.limit.parallel", "fusion.stages.together", "fusion.value.equal"),
     hints=(
-        "Begin with one kernel for each step, over all its loops: Kernel([n], list(step.loops)). "
+        "Begin with one kernel for each stage, over all its loops: Kernel([n], list(stage.loops)). "
         "That keeps every rule but fusion.stages.together.",
-        "Take the steps in order. A step may join the kernel of the latest step that it needs, or "
-        "a later one. Never an earlier one: that is how circles come about.",
-        "The loops of a kernel are those that all its steps have, and in which all edges between "
-        "them are alike. When a step joins, the kernel may lose loops, and never gains any.",
-        "A step that is alone joins nobody, and nobody joins it. An edge that is not `inside` "
-        "keeps its two steps apart.",
-        "Before a step joins, count: the product of the loops that would be left. If it is below "
-        "limits.parallel, the step joins only if all the work together is at most "
-        "limits.small_kernel, or if no step of the kernel has more iterations of its own.",
-        "Two steps with no edge between them may still read one value. Let a step join a kernel "
+        "Take the stages in order. A stage may join the kernel of the latest stage that it needs, "
+        "or a later one. Never an earlier one: that is how circles come about.",
+        "The loops of a kernel are those that all its stages have, and in which all edges between "
+        "them are alike. When a stage joins, the kernel may lose loops, and never gains any.",
+        "A stage that is alone joins nobody, and nobody joins it. An edge that is not `inside` "
+        "keeps its two stages apart.",
+        "Before a stage joins, count: the product of the loops that would be left. If it is below "
+        "limits.parallel, the stage joins only if all the work together is at most "
+        "limits.small_kernel, or if no stage of the kernel has more iterations of its own.",
+        "Two stages with no edge between them may still read one value. Let a stage join a kernel "
         "that reads what it reads, if both keep all their loops.",
-        "A kernel that a step joins has to come after all that the step needs: compare the "
-        "places of kernels, not the numbers of steps."),
+        "A kernel that a stage joins has to come after all that the stage needs: compare the "
+        "places of kernels, not the numbers of stages."),
     counterexamples=fusion, heads=HEADS, install=install, score=score)

@@ -3,9 +3,9 @@
 A counterexample is searched from the smallest problem up, with definitions that are too slow to be
 of any other use. It comes with its picture. Nothing here shares code with the implementation.
 
-    memory.reuse.disjoint: temporaries 0 and 1 are alive in step 1 and share bytes 0 to 64
+    memory.reuse.disjoint: temporaries 0 and 1 are alive at position 1 and share bytes 0 to 64
 
-        step        0  1  2
+        position    0  1  2
         0 to 64     0  *  1
 """
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNIT = 64  # bytes; every size and every offset is a multiple
 
 
 class Temporary(NamedTuple):
-    """A temporary of `nbytes` bytes, alive in the steps `first` to `last`, both included."""
+    """A temporary of `nbytes` bytes, alive from position `first` to `last`, both included."""
 
     nbytes: int
     first: int
@@ -58,9 +58,9 @@ def problems() -> Iterator[Problem]:
 
 def most_alive(problem: Problem) -> int:
     """The lower bound by its definition."""
-    steps = range(1 + max((each.last for each in problem), default=0))
-    return max(sum(each.nbytes for each in problem if each.first <= step <= each.last)
-               for step in steps)
+    positions = range(1 + max((each.last for each in problem), default=0))
+    return max(sum(each.nbytes for each in problem if each.first <= position <= each.last)
+               for position in positions)
 
 
 def memory(module: ModuleType) -> Iterator[Counterexample]:
@@ -77,7 +77,7 @@ def memory(module: ModuleType) -> Iterator[Counterexample]:
 
 def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
     spans = [module.Lifetime(number, *each) for number, each in enumerate(problem)]
-    described = "\n".join(f"temporary {number}: {each.nbytes} bytes, steps {each.first} to "
+    described = "\n".join(f"temporary {number}: {each.nbytes} bytes, positions {each.first} to "
                           f"{each.last}" for number, each in enumerate(problem)) or "no temporaries"
     try:
         bound = module.lower_bound(spans)
@@ -93,7 +93,7 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
     least = most_alive(problem)
     if bound != least:
         yield Counterexample("memory.planned.bounds", f"lower_bound answers {bound}; the most "
-                             f"that is alive in one step is {least}", described)
+                             f"that is alive at one position is {least}", described)
     for plan in (shared, apart):
         wrong = _misplaced(problem, plan)
         if wrong:
@@ -144,9 +144,9 @@ def _clashes(problem: Problem, offsets: dict[int, int]) -> Iterator[tuple[str, s
                        min(problem[one].last, problem[other].last))
         common = _common(problem, offsets, one, other)
         if first <= last and common:
-            steps = f"in step {first}" if first == last else f"in steps {first} to {last}"
+            where = f"at position {first}" if first == last else f"at positions {first} to {last}"
             yield "memory.reuse.disjoint", (
-                f"temporaries {one} and {other} are alive {steps} and share bytes "
+                f"temporaries {one} and {other} are alive {where} and share bytes "
                 f"{common.start} to {common.stop}")
             return
 
@@ -176,16 +176,17 @@ def _common(problem: Problem, offsets: dict[int, int], one: int, other: int) -> 
 
 
 def picture(problem: Problem, offsets: dict[int, int]) -> str:
-    """Steps to the right, addresses downwards; `*` where more than one temporary lies."""
-    steps = range(1 + max((each.last for each in problem), default=0))
+    """Positions to the right, addresses downwards; `*` where more than one temporary lies."""
+    positions = range(1 + max((each.last for each in problem), default=0))
     ends = [offsets[number] + each.nbytes for number, each in enumerate(problem)]
     edges = sorted({0, *offsets.values(), *ends})
-    lines = [f"{'step':<14}" + "".join(f"{step:>3}" for step in steps)]
+    lines = [f"{'position':<14}" + "".join(f"{position:>3}" for position in positions)]
     for start, stop in zip(edges, edges[1:], strict=False):
         cells = []
-        for step in steps:
+        for position in positions:
             here = [number for number, each in enumerate(problem)
-                    if each.first <= step <= each.last and offsets[number] <= start < ends[number]]
+                    if each.first <= position <= each.last
+                    and offsets[number] <= start < ends[number]]
             cells.append("  ." if not here else "  *" if len(here) > 1 else f"{here[0]:>3}")
         lines.append(f"{f'{start} to {stop}':<14}" + "".join(cells))
     return "\n".join(lines)
@@ -194,9 +195,10 @@ def picture(problem: Problem, offsets: dict[int, int]) -> str:
 LESSONS = {"fusion": FUSION, "ordering": ORDERING, "memory": Lesson(
     functions=("lower_bound", "plan"),
     names="""\
-A temporary is a Lifetime. It says its number, its bytes, and the first and the last step:
+A temporary is a Lifetime. It says its number, its bytes, and its first and last position in the
+order of the kernels:
     span.storage, span.nbytes, span.first, span.last
-    span.meets(other)     whether both are alive at some step
+    span.meets(other)     whether both are alive at some position
 A plan is
     MemoryPlan(offsets, lifetimes, planned, unplanned, lower_bound)
 with {storage: offset}, the spans as they came, and three numbers of bytes: up to the highest end,
@@ -205,7 +207,7 @@ span.nbytes.""",
     rules=("memory.planned.bounds", "memory.alignment.arena", "memory.reuse.disjoint",
            "memory.off.equal", "memory.poison.unseen", "memory.plan.small"),
     hints=(
-        "Write `lower_bound` first: for each step, add up what is alive in it. No temporaries "
+        "Write `lower_bound` first: for each position, add up what is alive there. No temporaries "
         "need no bytes.",
         "Then let `plan` share nothing, one temporary after the other. That is right, and keeps "
         "all rules but one: memory.plan.small.",

@@ -25,7 +25,7 @@ def plan(spans, reuse=True):
     bound = lower_bound(spans)
     return MemoryPlan({span.storage: 0 for span in spans}, list(spans), max(high, bound),
                       sum(span.nbytes for span in spans), bound)
-""", "memory.reuse.disjoint: temporaries 0 and 1 are alive in step 0 and share bytes 0 to 64"),
+""", "memory.reuse.disjoint: temporaries 0 and 1 are alive at position 0 and share bytes 0 to 64"),
     "nothing is shared": ("""
 def plan(spans, reuse=True):
     tops = [sum(s.nbytes for s in spans[:number]) for number in range(len(spans))]
@@ -43,10 +43,10 @@ _plan = plan
 def plan(spans, reuse=True):
     return _plan(spans)
 """, "memory.off.equal: temporaries 0 and 1 share bytes, though reuse is off"),
-    "the bound forgets the last step": ("""
+    "the bound forgets the last position": ("""
 def lower_bound(spans):
     return max((sum(s.nbytes for s in spans if s.first <= t < s.last) for t in range(9)), default=0)
-""", "memory.planned.bounds: lower_bound answers 0; the most that is alive in one step is 64"),
+""", "memory.planned.bounds: lower_bound answers 0; the most that is alive at one position is 64"),
     "a dict is no plan": ("""
 def plan(spans, reuse=True):
     return {span.storage: 0 for span in spans}
@@ -172,7 +172,7 @@ def test_problems_come_from_the_smallest_up() -> None:
 def test_a_picture_shows_who_lies_where() -> None:
     problem = [Temporary(64, 0, 1), Temporary(128, 1, 2), Temporary(64, 2, 2)]
     assert picture(problem, {0: 0, 1: 0, 2: 128}).splitlines() == [
-        "step            0  1  2",
+        "position        0  1  2",
         "0 to 64         0  *  1",
         "64 to 128       .  1  1",
         "128 to 192      .  .  2"]

@@ -16,56 +16,56 @@ import pytest
 import impl.fusion
 from conformance import learn
 from conformance.learn import lesson_fusion
-from conformance.learn.lesson_fusion import Edge, Kernel, Limits, Step, best, moved, problems
+from conformance.learn.lesson_fusion import Edge, Kernel, Limits, Stage, best, moved, problems
 from conformance.learn.lessons import LESSONS
 from impl import Context, Tensor
 from impl.schedule import passes, schedule_cache
 
-Partition = Callable[[list[Step], list[Edge], Any], Any]
+Partition = Callable[[list[Stage], list[Edge], Any], Any]
 
 
-def apart(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
-    """One kernel for each step."""
-    return [Kernel([step.number], list(step.loops)) for step in steps]
+def apart(stages: list[Stage], edges: list[Edge], limits: Any) -> list[Kernel]:
+    """One kernel for each stage."""
+    return [Kernel([stage.number], list(stage.loops)) for stage in stages]
 
 
-def joined(steps: list[Step], kernel: Kernel, step: Step, inner: list[Edge],
+def joined(stages: list[Stage], kernel: Kernel, stage: Stage, inner: list[Edge],
            limits: Any) -> Kernel | None:
-    """The kernel with one more step, or None if that is not right or does not pay."""
-    mine = [*(steps[number] for number in kernel.steps), step]
+    """The kernel with one more stage, or None if that is not right or does not pay."""
+    mine = [*(stages[number] for number in kernel.stages), stage]
     if any(each.alone for each in mine) or not all(edge.inside for edge in inner):
         return None
     loops = [name for name in kernel.loops
-             if name in step.loops and all(name in edge.loops for edge in inner)]
-    if not inner and not len(loops) == len(kernel.loops) == len(step.loops):
+             if name in stage.loops and all(name in edge.loops for edge in inner)]
+    if not inner and not len(loops) == len(kernel.loops) == len(stage.loops):
         return None
-    left = prod(step.loops[name] for name in loops)
+    left = prod(stage.loops[name] for name in loops)
     most = max(prod(each.loops.values()) for each in mine)
     work = sum(each.work for each in mine)
     if left < min(limits.parallel, most) and work > limits.small_kernel:
         return None
-    return Kernel([*kernel.steps, step.number], loops)
+    return Kernel([*kernel.stages, stage.number], loops)
 
 
-def right(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+def right(stages: list[Stage], edges: list[Edge], limits: Any) -> list[Kernel]:
     """What the hints lead to."""
     kernels: list[Kernel] = []
     home: dict[int, int] = {}
-    for step in steps:
-        needs = [edge for edge in edges if edge.after == step.number]
+    for stage in stages:
+        needs = [edge for edge in edges if edge.after == stage.number]
         earliest = max((home[edge.before] for edge in needs), default=-1)
         places = [earliest] if earliest >= 0 else []
         places += [at for at in range(earliest + 1, len(kernels)) if any(
-            {*steps[number].reads} & {*step.reads} for number in kernels[at].steps)]
+            {*stages[number].reads} & {*stage.reads} for number in kernels[at].stages)]
         for at in places:
             inner = [edge for edge in needs if home[edge.before] == at]
-            kernel = joined(steps, kernels[at], step, inner, limits)
+            kernel = joined(stages, kernels[at], stage, inner, limits)
             if kernel is not None:
-                kernels[at], home[step.number] = kernel, at
+                kernels[at], home[stage.number] = kernel, at
                 break
         else:
-            home[step.number] = len(kernels)
-            kernels.append(Kernel([step.number], list(step.loops)))
+            home[stage.number] = len(kernels)
+            kernels.append(Kernel([stage.number], list(stage.loops)))
     return kernels
 
 
@@ -75,44 +75,45 @@ def module_of(partition: Partition) -> Any:
                            Member=impl.fusion.Member)
 
 
-def blind(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+def blind(stages: list[Stage], edges: list[Edge], limits: Any) -> list[Kernel]:
     """Looks at shapes, and not at edges."""
-    bare = [edge._replace(loops=frozenset(steps[edge.after].loops)) for edge in edges]
-    return right(steps, bare, limits)
+    bare = [edge._replace(loops=frozenset(stages[edge.after].loops)) for edge in edges]
+    return right(stages, bare, limits)
 
 
-def anywhere(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+def anywhere(stages: list[Stage], edges: list[Edge], limits: Any) -> list[Kernel]:
     """Takes no notice of what memory forbids."""
-    return right(steps, [edge._replace(inside=True) for edge in edges], limits)
+    return right(stages, [edge._replace(inside=True) for edge in edges], limits)
 
 
-def backwards(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
-    return apart(steps, edges, limits)[::-1]
+def backwards(stages: list[Stage], edges: list[Edge], limits: Any) -> list[Kernel]:
+    return apart(stages, edges, limits)[::-1]
 
 
-def greedy(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+def greedy(stages: list[Stage], edges: list[Edge], limits: Any) -> list[Kernel]:
     """Takes no notice of what is left for the cores to share."""
-    return right(steps, edges, Limits(1, 1 << 60))
+    return right(stages, edges, Limits(1, 1 << 60))
 
 
-def unwritten(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+def unwritten(stages: list[Stage], edges: list[Edge], limits: Any) -> list[Kernel]:
     raise NotImplementedError
 
 
 WRONG: list[tuple[Partition, str]] = [
     (apart, "fusion.stages.together: 512 bytes are moved, where 256 are enough with the kernels "
             "[[0, 1]]"),
-    (blind, "fusion.group.legal: kernel 0 runs over i, j, but step 1 reads other iterations of "
-            "step 0"),
-    (anywhere, "fusion.group.legal: step 1 needs step 0 and may not be in one kernel with it"),
-    (backwards, "fusion.group.acyclic: step 1 needs step 0, whose kernel 1 runs after kernel 0"),
+    (blind, "fusion.group.legal: kernel 0 runs over i, j, but stage 1 reads other iterations of "
+            "stage 0"),
+    (anywhere, "fusion.group.legal: stage 1 needs stage 0 and may not be in one kernel with it"),
+    (backwards, "fusion.group.acyclic: stage 1 needs stage 0, whose kernel 1 runs after kernel 0"),
     (greedy, "fusion.limit.parallel: kernel 0 does 65536 iterations of work and shares out 1"),
     (unwritten, "raised: your code raised NotImplementedError\n"),
-    (lambda *given: None, "raised: partition has to answer a list of Kernel(steps, loops)"),
-    (lambda *given: [], "raised: your kernels have the steps []; each step is to be in one kernel"),
-    (lambda *given: [Kernel([0, 0], [])], "raised: your kernels have the steps [0, 0]"),
-    (lambda *given: [Kernel([0], ["k"])], "raised: kernel 0 runs over k; step 0 has not all"),
-    (lambda steps, *given: [Kernel(range(len(steps))[::-1], [])], "kernel 0 are not in order"),
+    (lambda *given: None, "raised: partition has to answer a list of Kernel(stages, loops)"),
+    (lambda *given: [], "raised: your kernels have the stages []; each stage is to be in "
+                        "one kernel"),
+    (lambda *given: [Kernel([0, 0], [])], "raised: your kernels have the stages [0, 0]"),
+    (lambda *given: [Kernel([0], ["k"])], "raised: kernel 0 runs over k; stage 0 has not all"),
+    (lambda stages, *given: [Kernel(range(len(stages))[::-1], [])], "kernel 0 are not in order"),
 ]
 
 
@@ -120,7 +121,7 @@ WRONG: list[tuple[Partition, str]] = [
 def test_a_wrong_partitioner_is_shown_the_smallest_counterexample(partition: Partition,
                                                                   said: str) -> None:
     found = "\n".join(map(str, lesson_fusion.fusion(module_of(partition))))
-    assert said in found and "\n    step 0: v0[" in found
+    assert said in found and "\n    stage 0: v0[" in found
 
 
 def test_a_right_one_is_shown_none() -> None:
@@ -128,16 +129,16 @@ def test_a_right_one_is_shown_none() -> None:
 
 
 def test_problems_come_from_the_smallest_up() -> None:
-    sizes = [len(each.steps) for each in islice(problems(), 60)]
+    sizes = [len(each.stages) for each in islice(problems(), 60)]
     assert sizes == sorted(sizes) and sizes[0] == 1
 
 
 def test_nothing_moves_less_than_the_bound() -> None:
-    """The best of all answers is between the bound and one kernel for each step."""
+    """The best of all answers is between the bound and one kernel for each stage."""
     for problem in islice(problems(), 0, None, 7):
         least, answer = best(problem, Limits())
         assert lesson_fusion.bound(problem) <= least == moved(problem, answer)
-        assert least <= moved(problem, apart(problem.steps, problem.edges, None))
+        assert least <= moved(problem, apart(problem.stages, problem.edges, None))
 
 
 # With the runtime around it
@@ -218,7 +219,7 @@ def test_a_file_of_its_own_names_is_put_to_use(tmp_path: Path) -> None:
     """What the file calls Kernel is not what the module calls so."""
     mine = tmp_path / "my_fusion.py"
     mine.write_text("from conformance.learn.lesson_fusion import Kernel\n"
-                    "def partition(steps, edges, limits):\n    return []\n", encoding="utf-8")
+                    "def partition(stages, edges, limits):\n    return []\n", encoding="utf-8")
     module = ModuleType("impl.fusion")
     learn.Overlay("fusion", mine).exec_module(module)
     assert module.partition([], [], None) == [] and module.Kernel is impl.fusion.Kernel
@@ -229,7 +230,7 @@ def test_a_file_is_begun_with_the_head(tmp_path: Path, capsys: pytest.CaptureFix
     mine = tmp_path / "my_fusion.py"
     assert learn.main(["start", "fusion", "--mine", str(mine)]) == 0
     text = mine.read_text(encoding="utf-8")
-    assert text.count("raise NotImplementedError") == 1 and "def partition(steps" in text
+    assert text.count("raise NotImplementedError") == 1 and "def partition(stages" in text
     assert "all 6 rules of this lesson are red" in capsys.readouterr().out
     compile(text, str(mine), "exec")
 

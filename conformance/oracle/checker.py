@@ -54,7 +54,7 @@ class Access:
 
 #: An access, and whether it is a write.
 Marked = tuple[Access, bool]
-#: A row of the memory plan: where a buffer lies, from which step to which.
+#: A row of the memory plan: where a buffer lies, from which position to which.
 Place = dict[str, Any]
 
 
@@ -115,8 +115,8 @@ def _under_way(document: Document) -> Iterator[Finding]:
         return
     kernels = {each["id"]: each for each in document["kernels"]}
     order = [kernels[number] for number in document["order"]]
-    for step, transfer in enumerate(order):
-        for other in order[step + 1:transfer.get("until", step) + 1]:
+    for position, transfer in enumerate(order):
+        for other in order[position + 1:transfer.get("until", position) + 1]:
             touched = [(field, each, mine) for field in ("reads", "writes")
                        for each in other[field] for mine in (
                            transfer["writes"] if field == "reads" else
@@ -139,7 +139,7 @@ def check_order(document: Document, order: Sequence[int]) -> list[Finding]:
     if sorted(order) != ids:
         return [Finding("ordering.legal.permutation",
                         f"the order {list(order)} is no permutation of the kernels {ids}")]
-    position = {kernel: step for step, kernel in enumerate(order)}
+    position = {kernel: place for place, kernel in enumerate(order)}
     return [Finding(RULES[hazard.kind], f"{hazard}, but the order is {list(order)}")
             for hazard in hazards(document) if position[hazard.before] > position[hazard.after]]
 
@@ -259,7 +259,7 @@ def _dependencies(document: Document) -> Iterator[Finding]:
     """The listed dependencies hold, imply every hazard, and list nothing that is none."""
     if not _is_order(document):
         return  # a finding of its own
-    position = {kernel: step for step, kernel in enumerate(document["order"])}
+    position = {kernel: place for place, kernel in enumerate(document["order"])}
     broken = [each for each in document["dependencies"]
               if position[each["before"]] >= position[each["after"]]]
     for each in broken:
@@ -281,20 +281,20 @@ def _dependencies(document: Document) -> Iterator[Finding]:
 
 
 def _reachable(document: Document) -> dict[int, int]:
-    """For every kernel, the steps that listed dependencies put after it: a bit for each.
+    """For every kernel, the positions that listed dependencies put after it: a bit for each.
 
     They all point forward in the order, so a walk from its end meets what follows first.
     """
-    position = {kernel: step for step, kernel in enumerate(document["order"])}
+    position = {kernel: place for place, kernel in enumerate(document["order"])}
     after: defaultdict[int, set[int]] = defaultdict(set)
     for each in document["dependencies"]:
         after[each["before"]].add(each["after"])
     reached: dict[int, int] = {}
     for kernel in reversed(document["order"]):
-        steps = 0
+        bits = 0
         for follower in after[kernel]:
-            steps |= reached[follower] | 1 << position[follower]
-        reached[kernel] = steps
+            bits |= reached[follower] | 1 << position[follower]
+        reached[kernel] = bits
     return reached
 
 
@@ -385,7 +385,7 @@ def joins(document: Document) -> list[int]:
 
 @dataclass(frozen=True)
 class Lifetime:
-    """The steps of the order from the first to the last use of a temporary, both included."""
+    """The positions in the order from the first to the last use of a temporary, both included."""
 
     first: int
     last: int
@@ -394,17 +394,17 @@ class Lifetime:
 def lifetimes(document: Document) -> dict[int, Lifetime]:
     """When each temporary is in use, by where in the order its kernels stand.
 
-    A transfer that others run beside is under way until a step that it names.
+    A transfer that others run beside is under way until a position that it names.
     """
-    position = {kernel: step for step, kernel in enumerate(document["order"])}
+    position = {kernel: place for place, kernel in enumerate(document["order"])}
     until = {kernel["id"]: kernel["until"] for kernel in document["kernels"] if "until" in kernel}
-    steps: defaultdict[int, list[int]] = defaultdict(list)
+    used_at: defaultdict[int, list[int]] = defaultdict(list)
     for field in ("reads", "writes"):
         for buffer, found in by_buffer(document, field).items():
-            steps[buffer] += [position[access.kernel] for access in found]
-            steps[buffer] += [until[access.kernel] for access in found if access.kernel in until]
+            used_at[buffer] += [position[access.kernel] for access in found]
+            used_at[buffer] += [until[access.kernel] for access in found if access.kernel in until]
     temporary = {each["id"] for each in document["buffers"] if each["kind"] == "temporary"}
-    return {buffer: Lifetime(min(used), max(used)) for buffer, used in sorted(steps.items())
+    return {buffer: Lifetime(min(used), max(used)) for buffer, used in sorted(used_at.items())
             if buffer in temporary}
 
 
@@ -438,8 +438,8 @@ def _lifetimes_covered(document: Document) -> Iterator[Finding]:
         life = used.get(each["buffer"])
         if life and (each["first"] > life.first or each["last"] < life.last):
             yield Finding("memory.lifetime.covers",
-                          f"buffer {each['buffer']} is used in steps {life.first} to {life.last} "
-                          f"but has memory from {each['first']} to {each['last']}")
+                          f"buffer {each['buffer']} is used at positions {life.first} to "
+                          f"{life.last} but has memory from {each['first']} to {each['last']}")
 
 
 def _aligned(document: Document) -> Iterator[Finding]:
@@ -474,7 +474,7 @@ def _disjoint(document: Document) -> Iterator[Finding]:
 
 
 def _together(placements: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
-    """The pairs that have a step in common, found by walking through the steps once."""
+    """The pairs that have a position in common, found by walking through the order once."""
     alive: list[Place] = []
     for each in sorted(placements, key=lambda place: place["first"]):
         alive = [other for other in alive if other["last"] >= each["first"]]
@@ -484,7 +484,7 @@ def _together(placements: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
 
 
 def _handed_over(document: Document, one: Place, other: Place) -> bool:
-    """Whether one placement declares to take the other's place, in the step that permits it."""
+    """Whether one placement declares to take the other's place, at the position that permits it."""
     if other.get("in_place_of") == one["buffer"]:
         one, other = other, one
     if one.get("in_place_of") != other["buffer"]:
@@ -515,7 +515,7 @@ def _bounds(document: Document) -> Iterator[Finding]:
 
 
 def lower_bounds(document: Document) -> tuple[int, int]:
-    """The most bytes of temporaries alive in one step, counted sparingly and generously.
+    """The most bytes of temporaries alive at one position, counted sparingly and generously.
 
     Sparingly: as they are, a buffer handed over in place counted once.  Generously: rounded up
     to the alignment, both counted.  Each device has an arena, and so a bound of its own; the
@@ -539,9 +539,9 @@ def _bounds_of_one(document: Document, lives: dict[int, Lifetime]) -> tuple[int,
         starting[life.first].add(buffer)
     alive: set[int] = set()
     least = most = 0
-    for step in range(len(document["order"])):
-        alive = {buffer for buffer in alive if lives[buffer].last >= step}
-        alive |= starting[step]
+    for position in range(len(document["order"])):
+        alive = {buffer for buffer in alive if lives[buffer].last >= position}
+        alive |= starting[position]
         replaced = {heirs.get(buffer) for buffer in alive}
         least = max(least, sum(sizes[buffer] for buffer in alive if buffer not in replaced))
         most = max(most, sum(-(-sizes[buffer] // alignment) * alignment for buffer in alive))

@@ -128,7 +128,7 @@ MISTAKES: list[tuple[str, Spoil]] = [
 
 
 def _second_writer(document: Document, version: int) -> None:
-    """Kernel 4 writes the state too, in the last step; no dependency says that it waits."""
+    """Kernel 4 writes the state too, at the last position; no dependency says that it waits."""
     document["kernels"][4]["writes"].append({"buffer": 0, "version": version, "start": 0,
                                              "stop": 32})
 
@@ -164,7 +164,7 @@ def test_a_dependency_against_the_order_is_found(spoil: Spoil) -> None:
 
 
 def test_a_bound_is_of_one_device() -> None:
-    """The two devices of this document need their most bytes in different steps."""
+    """The two devices of this document need their most bytes at different positions."""
     document = right()
     document["buffers"][4]["device"] = "GPU"
     for number in (3, 4):  # there and back

@@ -26,7 +26,7 @@ def with_temporaries(program: Program) -> Program:
 
 
 def meetings(document: dict[str, Any]) -> int:
-    """How many pairs of temporaries are alive at one step."""
+    """How many pairs of temporaries are alive at one position."""
     spans = [(each["first"], each["last"])
              for each in document.get("memory", {}).get("placements", ())]
     return sum(one[0] <= other[1] and other[0] <= one[1] for one, other in combinations(spans, 2))

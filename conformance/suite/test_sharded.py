@@ -268,7 +268,7 @@ def test_two_processes_send_the_same_in_the_same_order(subject: Subject) -> None
 @verifies("collectives.transfer.untouched+2", observe="sharded")
 @after("schedule.document.schema")
 def test_nobody_touches_what_is_being_sent(subject: Subject) -> None:
-    """What a transfer reads and writes, from its step to the last at which it may be under way."""
+    """What a transfer reads and writes, as long as it may be under way."""
     subject.require("schedule")
     times = 0
 

@@ -48,55 +48,55 @@ def box(x: float, y: float, width: float, height: float, css: str, hint: str) ->
 
 
 def memory_map(document: dict[str, Any], label: str = "memory map") -> str:
-    """The temporaries of a schedule document: steps to the right, addresses downwards.
+    """The temporaries of a schedule document: positions to the right, addresses downwards.
 
     A box is one buffer: as wide as its life, as high as its size, at its offset in the arena.
     """
     memory = document["memory"]
-    steps = max(len(document["order"]), 1)
+    positions = max(len(document["order"]), 1)
     names = {buffer["id"]: buffer["name"] for buffer in document["buffers"]}
-    step_width = (WIDTH - LEFT - 8) / steps
+    pitch = (WIDTH - LEFT - 8) / positions
     parts, top = [], float(TOP)
     for arena in memory["arenas"]:
         placed = [p for p in memory["placements"] if p["arena"] == arena["id"]]
         # Little arenas keep one scale, so that two maps side by side can be compared.
         height = min(HIGHEST, max(LOWEST, arena["bytes"] * PIXELS_PER_BYTE))
         scale = height / max(arena["bytes"], 1)
-        parts.append(grid(steps, step_width, top, height, arena["bytes"]))
+        parts.append(grid(positions, pitch, top, height, arena["bytes"]))
         for place in sorted(placed, key=lambda p: (p["first"], p["offset"])):
-            parts.append(placement(place, names, step_width, top, scale))
+            parts.append(placement(place, names, pitch, top, scale))
         top += height + 44
     svg = "".join(parts)
     return (f"<svg viewBox='0 0 {WIDTH} {top - 38:.0f}' role='img' "
             f"aria-label='{escape(label, quote=True)}'>{svg}</svg>")
 
 
-def grid(steps: int, step_width: float, top: float, height: float, size: int) -> str:
-    """The frame of one arena with its steps and its first and last address."""
-    right = LEFT + steps * step_width
+def grid(positions: int, pitch: float, top: float, height: float, size: int) -> str:
+    """The frame of one arena with its positions and its first and last address."""
+    right = LEFT + positions * pitch
     lines = [f"<path class='frame' d='M{LEFT} {top}H{right:.1f}V{top + height}H{LEFT}Z'/>"]
-    every = 1 + steps // 24
-    for step in range(steps):
-        x = LEFT + step * step_width
-        if step:
+    every = 1 + positions // 24
+    for position in range(positions):
+        x = LEFT + position * pitch
+        if position:
             lines.append(f"<path class='grid' d='M{x:.1f} {top}v{height}'/>")
-        if step % every == 0:
-            lines.append(text(x + step_width / 2, top - 8, str(step), "axis"))
+        if position % every == 0:
+            lines.append(text(x + pitch / 2, top - 8, str(position), "axis"))
     lines.append(text(LEFT - 8, top + 10, "0", "axis", "end"))
     lines.append(text(LEFT - 8, top + height, bytes_text(size), "axis", "end"))
-    lines.append(text(LEFT - 8, top - 8, "step", "axis", "end"))
+    lines.append(text(LEFT - 8, top - 8, "position", "axis", "end"))
     return "".join(lines)
 
 
-def placement(place: dict[str, Any], names: dict[int, str], step_width: float, top: float,
+def placement(place: dict[str, Any], names: dict[int, str], pitch: float, top: float,
               scale: float) -> str:
     """One buffer of the map, with its name if that fits and a hint when the mouse is over it."""
-    x = LEFT + place["first"] * step_width + 1.5
-    width = (place["last"] - place["first"] + 1) * step_width - 3
+    x = LEFT + place["first"] * pitch + 1.5
+    width = (place["last"] - place["first"] + 1) * pitch - 3
     y, height = top + place["offset"] * scale + 1, place["bytes"] * scale - 2
     name = names[place["buffer"]]
     hint = (f"{name}: {bytes_text(place['bytes'])} at {place['offset']}, "
-            f"steps {place['first']} to {place['last']}")
+            f"positions {place['first']} to {place['last']}")
     drawn = box(x, y, width, height, f"tone tone-{place['buffer'] % TONES}", hint)
     if height >= 13 and width >= 8 * len(name):
         drawn += text(x + width / 2, y + height / 2 + 4, name, "name")
@@ -106,7 +106,7 @@ def placement(place: dict[str, Any], names: dict[int, str], step_width: float, t
 def caption(document: dict[str, Any]) -> str:
     """The numbers of a plan in one sentence."""
     memory = document["memory"]
-    return (f"{len(memory['placements'])} temporaries in {len(document['order'])} steps: "
+    return (f"{len(memory['placements'])} temporaries in {len(document['order'])} positions: "
             f"{bytes_text(memory['planned'])} planned, {bytes_text(memory['unplanned'])} without "
             f"reuse; no plan can do with less than {bytes_text(memory['lower_bound'])}.")
 

@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-Life = tuple[int, int, int]  # the first step, the last one, and bytes
+Life = tuple[int, int, int]  # the first position, the last one, and bytes
 
 
 class Lives:
-    """The first and the last step at which each storage is touched, in steps of an order."""
+    """The first and the last position in an order at which each storage is touched."""
 
     def __init__(self, order: Iterable[int], touched: Sequence[Iterable[int]]) -> None:
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
-        for step, kernel in enumerate(order):
+        for position, kernel in enumerate(order):
             for storage in touched[kernel]:
-                self.first.setdefault(storage, step)  # r[impl memory.poison.unseen]
-                self.last[storage] = step  # r[impl memory.lifetime.covers+2]
+                self.first.setdefault(storage, position)  # r[impl memory.poison.unseen]
+                self.last[storage] = position  # r[impl memory.lifetime.covers+2]
 
     def of(self, nbytes: dict[int, int]) -> list[Life]:
         """The lives of some storages, with their sizes."""
@@ -28,7 +28,7 @@ class Lives:
 
 def under_way(order: Sequence[int], pairs: Iterable[tuple[int, int]], lanes: Sequence[str],
               ) -> dict[int, int]:
-    """The last step of the order in which each transfer may still be under way.
+    """The last position of the order at which each transfer may still be under way.
 
     `lanes` says of each kernel where it runs: in "compute", in "copy", or in none, when all is done
     that was begun. Transfers are done in their order. So one is done when a kernel starts that
@@ -39,43 +39,43 @@ def under_way(order: Sequence[int], pairs: Iterable[tuple[int, int]], lanes: Seq
     for before, after in pairs:
         if lanes[before] == "copy" and lanes[after] != "copy":
             needs.setdefault(after, []).append(before)
-    place = {kernel: step for step, kernel in enumerate(order)}
+    place = {kernel: position for position, kernel in enumerate(order)}
     found: dict[int, int] = {}
     begun: deque[int] = deque()
-    for step, kernel in enumerate(order):
+    for position, kernel in enumerate(order):
         if lanes[kernel] == "copy":
             begun.append(kernel)
             continue
-        latest = step if not lanes[kernel] else max(map(place.__getitem__, needs.get(kernel, ())),
-                                                    default=-1)
+        latest = position if not lanes[kernel] else \
+            max(map(place.__getitem__, needs.get(kernel, ())), default=-1)
         while begun and place[begun[0]] <= latest:
-            found[begun.popleft()] = step - 1
+            found[begun.popleft()] = position - 1
     found.update(dict.fromkeys(begun, len(order) - 1))
     return found
 
 
-def alive_bytes(lives: Iterable[Life], steps: int) -> list[int]:
-    """How many bytes are alive at each step; a life has both its first and its last one."""
+def alive_bytes(lives: Iterable[Life], count: int) -> list[int]:
+    """How many bytes are alive at each of `count` positions; a life has its first and its last."""
     change = _changes(lives)
     live, found = 0, []
-    for step in range(steps):
-        live += change.get(step, 0)
+    for position in range(count):
+        live += change.get(position, 0)
         found.append(live)
     return found
 
 
 def most_alive(lives: Iterable[Life]) -> int:
-    """The most bytes that are alive at one step."""
+    """The most bytes that are alive at one position."""
     change = _changes(lives)
     live = most = 0
-    for step in sorted(change):
-        live += change[step]
+    for position in sorted(change):
+        live += change[position]
         most = max(most, live)
     return most
 
 
 def _changes(lives: Iterable[Life]) -> dict[int, int]:
-    """By how many bytes more, or less, are alive at a step than at the one before."""
+    """By how many bytes more, or less, are alive at a position than at the one before."""
     change: dict[int, int] = {}
     for first, last, nbytes in lives:
         change[first] = change.get(first, 0) + nbytes

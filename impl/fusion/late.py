@@ -87,7 +87,7 @@ class _Keeper:
                 self._look_at(group, member)
 
     def run(self, hot: Sequence[int]) -> tuple[list[Group], Placement]:
-        """Give twins to what is kept through these steps, which need the most memory."""
+        """Give twins to what is kept past these groups, which need the most memory."""
         for value in list(self.users):
             gap = self._gap(value)
             plan = self._plan(value, *gap) if gap is not None else None
@@ -114,10 +114,10 @@ class _Keeper:
         users = self.users[value]
         if value not in self.temporary or not self._repeatable(value):
             return None
-        steps = sorted({users.group, *users.readers})
-        if len(steps) < 2 or self.values[value].nbytes * 64 < self.limits.memory_worth:
+        groups = sorted({users.group, *users.readers})
+        if len(groups) < 2 or self.values[value].nbytes * 64 < self.limits.memory_worth:
             return None
-        length, early, late = max((b - a, a, b) for a, b in zip(steps, steps[1:], strict=False))
+        length, early, late = max((b - a, a, b) for a, b in zip(groups, groups[1:], strict=False))
         return (early, late) if length > 1 else None
 
     def _repeatable(self, value: int) -> bool:
@@ -139,13 +139,13 @@ class _Keeper:
 
     def _plan(self, value: int, early: int, late: int) -> _Plan | None:
         """How to make the value anew: where it is read next, or before that where inputs die."""
-        steps = {late}
+        groups = {late}
         for source in self._sources(value):
             if early < self.users[source].last < late:
-                steps.add(self.users[source].last)
-        for step in sorted(steps, reverse=True):
-            recipe = self._recipe(value, step)
-            plan = None if recipe is None else self._fit(value, _Plan(step, recipe[0], {},
+                groups.add(self.users[source].last)
+        for group in sorted(groups, reverse=True):
+            recipe = self._recipe(value, group)
+            plan = None if recipe is None else self._fit(value, _Plan(group, recipe[0], {},
                                                                       recipe[1]))
             if plan is not None:
                 return plan
@@ -378,7 +378,7 @@ def _hot_steps(groups: Sequence[Group], placement: Placement, worth: int) -> lis
                 if lives.first.get(value, 0) < lives.last.get(value, 0)}
     alive = alive_bytes(lives.of(crossing), len(groups))
     peak = max(alive, default=0)
-    return [step for step, live in enumerate(alive) if live > peak // 2] if peak >= worth else []
+    return [group for group, live in enumerate(alive) if live > peak // 2] if peak >= worth else []
 
 
 def compute_late(groups: list[Group], placement: Placement,

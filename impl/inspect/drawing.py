@@ -292,22 +292,22 @@ TONES = 8
 
 
 def memory_chart(document: Document) -> str:
-    """Where each temporary lies, and when: steps to the right, addresses upwards.
+    """Where each temporary lies, and when: the order to the right, addresses upwards.
 
-    r[inspect.report.whole]. Below each arena stands how many bytes are needed at each step; the
+    r[inspect.report.whole]. Below each arena stands how many bytes are needed at each position; the
     highest of them is the lower bound that no plan can go below.
     """
     memory = document["memory"]
-    steps = max(len(document["order"]), 1)
-    step = max(6.0, min(90.0, 760.0 / steps))
-    width = CHART_LEFT + steps * step + 20
+    positions = max(len(document["order"]), 1)
+    pitch = max(6.0, min(90.0, 760.0 / positions))
+    width = CHART_LEFT + positions * pitch + 20
     parts, top = [], CHART_TOP
     largest = max((arena["bytes"] for arena in memory["arenas"]), default=0)
     for arena in memory["arenas"]:
         placed = [p for p in memory["placements"] if p["arena"] == arena["id"]]
         if placed:  # r[impl inspect.report.whole]
             height = max(70.0, CHART_HEIGHT * arena["bytes"] / max(largest, 1))
-            parts.append(_arena(document, arena, placed, top, step, height))
+            parts.append(_arena(document, arena, placed, top, pitch, height))
             top += height + 138
     return tag("svg", "".join(parts), class_="memory", width=width, height=top - 14,
                viewBox=f"0 0 {width:.0f} {top - 14:.0f}", role="img",
@@ -315,26 +315,26 @@ def memory_chart(document: Document) -> str:
                aria_label="memory of temporaries over time")
 
 
-def needed(placements: Sequence[Row], steps: int) -> list[int]:
-    """Bytes of the temporaries that are alive at each step."""
-    change = [0] * (steps + 1)
+def needed(placements: Sequence[Row], positions: int) -> list[int]:
+    """Bytes of the temporaries that are alive at each position."""
+    change = [0] * (positions + 1)
     for place in placements:
         if place.get("in_place_of") is None:
             change[place["first"]] += place["bytes"]
             change[place["last"] + 1] -= place["bytes"]
     alive, found = 0, []
-    for difference in change[:steps]:
+    for difference in change[:positions]:
         alive += difference
         found.append(alive)
     return found
 
 
-def _arena(document: Document, arena: Row, placed: Sequence[Row], top: float, step: float,
+def _arena(document: Document, arena: Row, placed: Sequence[Row], top: float, pitch: float,
            height: float) -> str:
     """One arena: its frame, its placements, the lower bound, and the bytes needed below it."""
-    steps = max(len(document["order"]), 1)
-    alive = needed(placed, steps)
-    right, bottom = CHART_LEFT + steps * step, top + height
+    positions = max(len(document["order"]), 1)
+    alive = needed(placed, positions)
+    right, bottom = CHART_LEFT + positions * pitch, top + height
     scale = height / max(arena["bytes"], 1)
     parts = [tag("path", d=f"M{CHART_LEFT} {top:.1f}H{right:.1f}V{bottom:.1f}H{CHART_LEFT}Z",
                  class_="plane")]
@@ -344,27 +344,27 @@ def _arena(document: Document, arena: Row, placed: Sequence[Row], top: float, st
                          "address of each temporary", "axis strong")]
     names = buffer_names(document)
     for number, place in enumerate(sorted(placed, key=lambda p: (p["first"], p["offset"]))):
-        parts.append(_placement(place, names, number, (step, scale, bottom)))
+        parts.append(_placement(place, names, number, (pitch, scale, bottom)))
     least = max(alive, default=0)
     bound = bottom - least * scale
     parts.append(tag("path", d=f"M{CHART_LEFT} {bound:.1f}H{right:.1f}", class_="bound",
                      data_tip=f"lower bound: {bytes_text(least)} are alive at one time"))
     if abs(bound - top) > 14:
         parts.append(text_label(CHART_LEFT - 8, bound + 4, "bound", "axis bound-text", "end"))
-    parts.append(_alive(alive, bottom + 34, step, least))
+    parts.append(_alive(alive, bottom + 34, pitch, least))
     return "".join(parts)
 
 
 def _placement(place: Row, names: Mapping[int, str], number: int,
                measure: tuple[float, float, float]) -> str:
-    step, scale, bottom = measure
-    width = (place["last"] - place["first"] + 1) * step - 1.5
+    pitch, scale, bottom = measure
+    width = (place["last"] - place["first"] + 1) * pitch - 1.5
     height = max(2.0, place["bytes"] * scale - 1.5)
-    x = CHART_LEFT + place["first"] * step + 0.75
+    x = CHART_LEFT + place["first"] * pitch + 0.75
     y = bottom - place["offset"] * scale - height - 0.75
     name = names[place["buffer"]]
     hint = (f"{name}: {bytes_text(place['bytes'])} at offset {place['offset']}\n"
-            f"needed from step {place['first']} to step {place['last']}")
+            f"needed from position {place['first']} to position {place['last']}")
     if place.get("in_place_of") is not None:
         hint += f"\nwritten over {names[place['in_place_of']]}"
     body = tag("rect", x=x, y=y, width=width, height=height, rx=3.0)
@@ -374,20 +374,21 @@ def _placement(place: Row, names: Mapping[int, str], number: int,
                aria_label=hint)
 
 
-def _alive(alive: Sequence[int], top: float, step: float, least: int) -> str:
-    """The bytes that are needed at each step, as columns, with the numbers of the steps."""
+def _alive(alive: Sequence[int], top: float, pitch: float, least: int) -> str:
+    """The bytes that are needed at each position, as columns, with the numbers of the positions."""
     height = 54.0
-    parts = [text_label(CHART_LEFT, top - 9, "bytes needed at each step", "axis strong"),
+    parts = [text_label(CHART_LEFT, top - 9, "bytes needed at each position", "axis strong"),
              text_label(CHART_LEFT - 8, top + 8, bytes_text(least), "axis", "end")]
-    every = max(1, round(28 / step))
+    every = max(1, round(28 / pitch))
     for number, count in enumerate(alive):
         tall = height * count / max(least, 1)
-        x = CHART_LEFT + number * step
-        parts.append(tag("rect", x=x + 0.75, y=top + height - tall, width=step - 1.5,
+        x = CHART_LEFT + number * pitch
+        parts.append(tag("rect", x=x + 0.75, y=top + height - tall, width=pitch - 1.5,
                          height=max(tall, 0.5), class_="peak" if count == least else "alive",
-                         data_tip=f"step {number}: {bytes_text(count)} are needed"))
+                         data_tip=f"position {number}: {bytes_text(count)} are needed"))
         if number % every == 0:
-            parts.append(text_label(x + step / 2, top + height + 16, str(number), "axis", "middle"))
-    parts.append(text_label(CHART_LEFT - 8, top + height + 16, "step", "axis", "end"))
-    parts.append(tag("path", d=f"M{CHART_LEFT} {top:.1f}h{len(alive) * step:.1f}", class_="bound"))
+            parts.append(text_label(x + pitch / 2, top + height + 16, str(number), "axis",
+                                    "middle"))
+    parts.append(text_label(CHART_LEFT - 8, top + height + 16, "position", "axis", "end"))
+    parts.append(tag("path", d=f"M{CHART_LEFT} {top:.1f}h{len(alive) * pitch:.1f}", class_="bound"))
     return "".join(parts)

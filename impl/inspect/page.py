@@ -214,9 +214,9 @@ again, and that is often what takes the time. So fewer bytes moved is usually be
 wrote (<em>RAW</em>, read after write). Or it overwrites what the other still had to read
 (<em>WAR</em>, write after read). Or it overwrites what the other wrote (<em>WAW</em>). Any order
 that respects these lines gives the same results.</p>
-<p><b>Memory.</b> A temporary is needed from the step that writes it to the last step that reads it.
-Two temporaries that are never needed together can lie at the same address. What is needed at the
-busiest step is the lower bound: nobody can do with less.</p>
+<p><b>Memory.</b> A temporary is needed from the kernel that writes it to the last kernel that
+reads it. Two temporaries that are never needed together can lie at the same address. What is
+needed at the busiest position of the order is the lower bound: nobody can do with less.</p>
 </div>
 """
 

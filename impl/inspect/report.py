@@ -142,17 +142,17 @@ def _graph(document: Document, timings: Timings | None, machine: Machine | None)
 def _kernels(document: Document, timings: Timings | None, machine: Machine | None) -> str:
     """The table, in the order in which the kernels run."""
     kernels, names = ordered_kernels(document), buffer_names(document)
-    heads = ["step", "kernel", "computes", "reads", "writes", "bytes"]
+    heads = ["position", "kernel", "computes", "reads", "writes", "bytes"]
     heads += ["operations"] if any("operations" in k for k in kernels) else []
     heads += (["time"] if timings else []) + (["predicted"] if machine else [])
-    right = {"step", "bytes", "operations", "time", "predicted"}
+    right = {"position", "bytes", "operations", "time", "predicted"}
     most = max((k.get("bytes", 0) for k in kernels), default=0)
     rows = []
-    for step, kernel in enumerate(kernels):
+    for position, kernel in enumerate(kernels):
         share = kernel.get("bytes", 0) / most if most else 0
         link = tag("a", escape(f"{kernel['id']} {kernel.get('name') or kernel['kind']}"),
                    href=f"#kernel-{kernel['id']}")
-        cells = {"step": str(step), "kernel": link,
+        cells = {"position": str(position), "kernel": link,
                  "computes": escape(kernel.get("label", "")),
                  "reads": escape(shortened(touched(kernel["reads"], names), 28)),
                  "writes": escape(shortened(touched(kernel["writes"], names), 28)),
@@ -220,8 +220,8 @@ def _memory(document: Document) -> str:
         ("each in memory of its own", "unplanned", "alone"),
         ("as planned", "planned", "planned"),
         ("lower bound", "lower_bound", "least")))
-    text = tag("p", "Each block is a temporary: as wide as the steps for which it is needed, as "
-               "high as its size, at its address. The dashed line is the lower bound.",
+    text = tag("p", "Each block is a temporary: as wide as its life, as high as its size, "
+               "at its address. The dashed line is the lower bound.",
                class_="soft")
     return (bars + text
             + tag("div", memory_chart(document), class_="wide"))

@@ -222,7 +222,7 @@ def memory_summary(document: Document) -> str:
              f"{p['first']} to {p['last']}", in_place(p, names)]
             for p in sorted(memory["placements"], key=lambda p: (p["arena"], p["first"],
                                                                  p["offset"]))]
-    head = ["buffer", "arena", "offset", "size", "steps", ""]
+    head = ["buffer", "arena", "offset", "size", "positions", ""]
     return "\n".join(lines) + "\n\n" + table(head, rows, frozenset((1, 2, 3)))
 
 
@@ -244,8 +244,8 @@ def explain(document: Document, timings: Timings | None = None) -> str:
         apart.setdefault(row["after"], []).append(
             f"kernel {row['before']}{through}: {row['reason'] or 'no reason was given'}")
     parts = [summary(document, timings)]
-    for step, kernel in enumerate(ordered_kernels(document)):
-        parts.append(_explain_kernel(document, step, kernel, names, fused, apart))
+    for position, kernel in enumerate(ordered_kernels(document)):
+        parts.append(_explain_kernel(document, position, kernel, names, fused, apart))
     parts += [f"note: {note}" for note in document.get("notes", [])]
     return "\n\n".join([*parts, memory_summary(document)])
 
@@ -269,11 +269,11 @@ def summary(document: Document, timings: Timings | None = None) -> str:
     return text
 
 
-def _explain_kernel(document: Document, step: int, kernel: Row, names: Mapping[int, str],
+def _explain_kernel(document: Document, position: int, kernel: Row, names: Mapping[int, str],
                     fused: Mapping[int, list[str]], apart: Mapping[int, list[str]]) -> str:
     number = kernel["id"]
     name = kernel.get("name") or kernel["kind"]
-    lines = [f"step {step}: kernel {number}, {name} on {kernel['device']}"]
+    lines = [f"position {position}: kernel {number}, {name} on {kernel['device']}"]
     if kernel.get("label"):
         lines.append(f"  computes   {kernel['label']}")
     lines.append(f"  reads      {', '.join(touched(kernel['reads'], names)) or 'nothing'}")

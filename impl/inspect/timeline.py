@@ -20,8 +20,8 @@ def predicted_spans(document: Document, timings: Timings | None = None,
                     machine: Machine | None = None) -> list[Span]:
     """When each kernel and transfer of a schedule is predicted to run, from 0 on, in seconds.
 
-    The devices of a mesh do the same, and have one row. A transfer with a step `until` is in the
-    lane "copy": it begins when what was computed before it is done, and meanwhile kernels go on
+    The devices of a mesh do the same, and have one row. A transfer with a position `until` is in
+    the lane "copy": it begins when what was computed before it is done, and meanwhile kernels go on
     that do not wait for it. Anything else waits for all before it.
 
     Args:

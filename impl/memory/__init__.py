@@ -1,18 +1,18 @@
 """Lifetimes, reuse and arenas: where every temporary lives. Chapter: spec/memory.md.
 
 A temporary is alive from the kernel that first writes it to the kernel that last touches it. Two
-temporaries may share bytes if they are never alive at the same step. One arena per device holds
+temporaries may share bytes if they are never alive at the same position. One arena per device holds
 them all; the planner looks for offsets that keep the arena close to the lower bound, which is the
-most bytes alive at any one step.
+most bytes alive at any one position.
 
     parts        parts of time that share no temporary, each planned alone
     greedy       a few quick plans; mostly one of them reaches the bound
-    search       where none does, a search under a budget of steps
+    search       where none does, a search under a budget of cells
     takeovers    before all that: which temporary takes over the memory of one that dies
 
 Needs: the order of the kernels, and the temporaries that each touches, with their sizes.
-Guarantees: of each device one arena, in which temporaries that are alive at one step share no
-byte.
+Guarantees: of each device one arena, in which temporaries that are alive at one position share
+no byte.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLAN_BUDGET = SEARCH_BUDGET // 10
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A temporary: how many bytes it needs, and the first and last step that touch it."""
+    """A temporary: how many bytes it needs, and its first and last position in the order."""
 
     storage: int
     nbytes: int
@@ -41,13 +41,13 @@ class Lifetime:
     last: int
 
     def meets(self, other: Lifetime) -> bool:
-        """Whether both are alive at some step."""
+        """Whether both are alive at some position."""
         return self.first <= other.last and other.first <= self.last
 
 
 def lifetimes(order: Sequence[int], touched: Sequence[Sequence[int]],
               nbytes: dict[int, int]) -> list[Lifetime]:
-    """The lifetime of every temporary, in steps of the order (r[memory.lifetime.covers])."""
+    """The lifetime of every temporary, in positions of the order (r[memory.lifetime.covers])."""
     lives = Lives(order, touched)
     return [Lifetime(storage, aligned(nbytes[storage]), first, lives.last[storage])
             for storage, first in lives.first.items() if storage in nbytes]
@@ -70,7 +70,7 @@ class MemoryPlan:
 
 
 def lower_bound(spans: Sequence[Lifetime]) -> int:
-    """The most bytes alive at one step: no plan can do with less."""
+    """The most bytes alive at one position: no plan can do with less."""
     return most_alive((span.first, span.last, span.nbytes) for span in spans)
 
 

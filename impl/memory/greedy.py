@@ -141,7 +141,7 @@ class _FreeList:
 
 
 def walk_through_time(spans: Sequence[Lifetime]) -> dict[int, int]:
-    """Walk through the steps; give back what died before, then take what is born."""
+    """Walk through the order; give back what died before, then take what is born."""
     free = _FreeList()
     offsets: dict[int, int] = {}
     dying = sorted(spans, key=lambda s: (s.last, s.storage))

@@ -1,6 +1,6 @@
 """Search for offsets under a given height, where a greedy plan misses the bound.
 
-Time is cut into sections: steps at which a life begins. Within a section everything alive lies
+Time is cut into sections: positions at which a life begins. Within a section everything alive lies
 side by side. The search fills the arena from below. Its state is one number for each temporary
 that is not placed yet: its `low`, the least offset that it can still have. The floor of a section
 is the least low of what is alive there. A valley is a run of sections with one floor and higher
@@ -42,10 +42,10 @@ class Problem:
     def __init__(self, spans: Sequence[Lifetime]) -> None:
         self.count = len(spans)
         self.sizes = np.array([span.nbytes for span in spans], np.int64)
-        steps = _sections(spans)
-        self.sections = len(steps)
-        self.first = np.searchsorted(steps, [span.first for span in spans])
-        self.last = np.searchsorted(steps, [span.last for span in spans], side="right") - 1
+        positions = _sections(spans)
+        self.sections = len(positions)
+        self.first = np.searchsorted(positions, [span.first for span in spans])
+        self.last = np.searchsorted(positions, [span.last for span in spans], side="right") - 1
         self.width = self.last - self.first + 1
         span = np.arange(self.sections)[:, None]
         self.covers: Truths = (self.first <= span) & (span <= self.last)
@@ -62,13 +62,13 @@ class Problem:
 
 
 def _sections(spans: Sequence[Lifetime]) -> Numbers:
-    """The steps at which a life begins and, before the next one begins, another ends.
+    """The positions at which a life begins and, before the next one begins, another ends.
 
-    What is alive at any other step is also alive, all of it, at one of these.
+    What is alive at any other position is also alive, all of it, at one of these.
     """
-    steps = np.unique(np.array([span.first for span in spans], np.int64))
-    ends = np.searchsorted(steps, [span.last for span in spans], side="right") - 1
-    return steps[np.unique(ends)]
+    positions = np.unique(np.array([span.first for span in spans], np.int64))
+    ends = np.searchsorted(positions, [span.last for span in spans], side="right") - 1
+    return positions[np.unique(ends)]
 
 
 def _price(count: int, sections: int) -> int:

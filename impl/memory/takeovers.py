@@ -55,7 +55,7 @@ def find_takeovers(groups: Sequence[Group], order: Sequence[int], placement: Pla
                    temporaries: dict[int, Temporary], accesses: Accesses) -> Takeovers:
     """Let temporaries take over the memory of others.
 
-    It saves memory in the one step in which both are alive. So it is done where more is alive
+    It saves memory at the one position at which both are alive. So it is done where more is alive
     than the peak would be if it were done everywhere; elsewhere it only ties a compiler's hands.
     """
     touched = touched_storages(accesses)
@@ -68,9 +68,9 @@ def find_takeovers(groups: Sequence[Group], order: Sequence[int], placement: Pla
         least[lives.first[new]] -= nbytes[new]
     # r[impl memory.take-over.peak]
     lowest = max(least, default=0)
-    steps = {step for step, now in enumerate(alive) if now > lowest}
+    positions = {position for position, now in enumerate(alive) if now > lowest}
     taker = _Taker(groups, placement, temporaries, lives)
-    moved = taker.run(order, touched, steps) if steps else {}
+    moved = taker.run(order, touched, positions) if positions else {}
     return Takeovers(taker.storage, _moved(accesses, moved), moved)
 
 
@@ -84,7 +84,7 @@ def _moved(accesses: Accesses, moved: dict[int, tuple[int, int]]) -> Accesses:
 
 
 class _Taker:
-    """Finds for what is made in a step the memory of something that dies in it."""
+    """Finds for what is made at a position the memory of something that dies there."""
 
     def __init__(self, groups: Sequence[Group], placement: Placement,
                  temporaries: dict[int, Temporary], lives: Lives) -> None:
@@ -99,22 +99,22 @@ class _Taker:
         self.moved: dict[int, tuple[int, int]] = {}
 
     def run(self, order: Sequence[int], touched: Sequence[Sequence[int]],
-            steps: Collection[int]) -> dict[int, tuple[int, int]]:
-        """Which temporary gets the memory of which other one, in some steps of the order.
+            positions: Collection[int]) -> dict[int, tuple[int, int]]:
+        """Which temporary gets the memory of which other one, at some positions of the order.
 
         The versions of the new one follow those of the old one. `touched` are the storages that
         each kernel touches.
         """
-        for step, number in enumerate(order):
-            if step not in steps:
+        for position, number in enumerate(order):
+            if position not in positions:
                 continue
             mine = {self.moved[s][0] if s in self.moved else s for s in touched[number]}
             # r[impl memory.take-over.legal]
             dying = sorted(s for s in mine if s in self.temporaries
-                           and self.last[s] == step > self.born[s])
+                           and self.last[s] == position > self.born[s])
             for member in self.groups[number].members if dying else ():
                 new = member.stage.write.value
-                if new not in self.temporaries or self.born.get(new) != step:
+                if new not in self.temporaries or self.born.get(new) != position:
                     continue
                 old = next((s for s in dying if self.temporaries[s] == self.temporaries[new]
                             and self._may_lie_there(self.groups[number], member, s)), None)

@@ -303,11 +303,11 @@ def _report(run: Run, number: int, operations: int, moved: int, start: float) ->
         _poison_dead(run, run.begun - 1)
 
 
-def _poison_dead(run: Run, step: int) -> None:
-    """Fill what died at this step, so that a later read of it shows."""
+def _poison_dead(run: Run, position: int) -> None:
+    """Fill what died at this position, so that a later read of it shows."""
     for planned in run.plan.memories.values():
         for span in planned.lifetimes:
-            if span.last == step and run.buffers[span.storage].nbytes:
+            if span.last == position and run.buffers[span.storage].nbytes:
                 poison(ensure_memory(run.buffers[span.storage]))
 
 

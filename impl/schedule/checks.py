@@ -197,9 +197,9 @@ def _against(edges: Iterable[Dependency], draft: Draft) -> Iterator[Finding]:
     if sorted(draft.order) != list(range(len(draft.groups))):
         yield Finding(f"the order {draft.order} of {len(draft.groups)} kernels", None)
         return
-    step = {kernel: place for place, kernel in enumerate(draft.order)}
+    position = {kernel: place for place, kernel in enumerate(draft.order)}
     for edge in edges:
-        if step[edge.before] >= step[edge.after]:
+        if position[edge.before] >= position[edge.after]:
             yield Finding(f"kernel {edge.after}, which runs before kernel {edge.before},",
                           _line(draft.groups[edge.after]))
 

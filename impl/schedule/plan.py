@@ -91,7 +91,7 @@ class Plan:
     notes: list[str]
     key: tuple[Any, ...]
     unknowns: list[UOp]                           # per slot of a value: its variable in sizes
-    under_way: dict[int, int]                     # of a transfer beside kernels: its last step
+    under_way: dict[int, int]                     # of a transfer beside kernels: its last position
     programs: list[Program | None] | None = None  # filled by whoever runs the plan,
     prepared: Prepared | None = None              # and this by whoever may run it again at once
 

@@ -62,7 +62,7 @@ def _near(line: str) -> str:
 
 
 def _origin(node: UOp) -> Any:
-    """Where the user made a node, or one that it was made from a few steps before.
+    """Where the user made a node, or one that it was made from a few nodes before.
 
     A value that is only looked at differently is named after the operation that computes it.
     """
@@ -157,9 +157,9 @@ def _allocations(plan: Plan, shown: dict[int, int]) -> list[tuple[frozenset[int]
     lines: dict[int, tuple[frozenset[int], str]] = {}
     for device, planned in plan.memories.items():
         for span in planned.lifetimes:
-            users = frozenset(plan.order[step] for step in (span.first, span.last))
+            users = frozenset(plan.order[place] for place in (span.first, span.last))
             place = f"{device} arena + {planned.offsets[span.storage]}"
-            lines[span.storage] = users, f"{place}, steps {span.first} to {span.last}"
+            lines[span.storage] = users, f"{place}, positions {span.first} to {span.last}"
     for number, kernel in enumerate(plan.kernels):
         for touch in kernel.writes:
             storage = plan.storages[touch.storage]

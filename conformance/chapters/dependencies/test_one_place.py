@@ -153,7 +153,7 @@ def of_late_twins() -> Any:
 
 
 class EndsAtOnce(lives.Lives):
-    """In place of `Lives`: everything is taken to be dead after its first step."""
+    """In place of `Lives`: everything is taken to be dead after its first position."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -170,10 +170,10 @@ def test_all_who_ask_how_long_a_value_is_needed_ask_one_class(ask: Callable[[], 
 
 
 def test_one_module_counts_what_is_alive() -> None:
-    """Whoever counts in steps of an order has to keep a first and a last one."""
+    """Whoever counts in positions of an order has to keep a first and a last one."""
     found = [path.relative_to(ROOT).as_posix() for folder in ("fusion", "memory", "schedule", ".")
              for path in sorted((ROOT / "impl" / folder).glob("*.py"))
              if any(isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setdefault")
-                    and "step" in ast.unparse(node) for node in ast.walk(ast.parse(
+                    and "position" in ast.unparse(node) for node in ast.walk(ast.parse(
                         path.read_text(encoding="utf-8"))))]
     assert not found

@@ -264,7 +264,7 @@ def test_hazards_have_buffers_and_versions() -> None:
     document = with_two_reasons()
     parts = inspect.explain(document).split("\n\n")
     told = {int(part.split("kernel ")[1].split(",")[0]): part for part in parts
-            if part.startswith("step ")}
+            if part.startswith("position ")}
     for row in document["dependencies"]:
         (line,) = [line for line in told[row["after"]].splitlines()
                    if f"waits for  kernel {row['before']}:" in line]
@@ -418,7 +418,7 @@ def test_memory_chart() -> None:
     for place in document["memory"]["placements"]:
         name = BUFFERS[place["buffer"]][0]
         assert any(hint.startswith(f"{name}: ") and f"at offset {place['offset']}\n" in hint
-                   and hint.endswith(f"from step {place['first']} to step {place['last']}")
+                   and hint.endswith(f"from position {place['first']} to position {place['last']}")
                    for hint in hints)
     alive = needed(document["memory"]["placements"], 8)
     assert max(alive) == document["memory"]["lower_bound"]

@@ -30,7 +30,7 @@ def random_lifetimes(seed: int, most: int = 24) -> list[Lifetime]:
 
 
 def clashes(plan: MemoryPlan) -> list[tuple[int, int]]:
-    """The pairs that are alive at one step and share a byte, by definition."""
+    """The pairs that are alive at one position and share a byte, by definition."""
     found = []
     for number, one in enumerate(plan.lifetimes):
         for other in plan.lifetimes[:number]:
