@@ -71,8 +71,8 @@ class OrderIsNotLookedAt(_Blind):
     rule = "schedule.verify.passes"
     description = "a kernel may run before one that it waits for"
     first = "test_a_mistake_of_a_pass_is_found_behind_it"
-    old = "if step[edge.before] >= step[edge.after]:"
-    new = "if step[edge.before] == step[edge.after]:"
+    old = "if position[edge.before] >= position[edge.after]:"
+    new = "if position[edge.before] == position[edge.after]:"
 
 
 class ArenasAreNotLookedAt(_Blind):
