@@ -114,7 +114,10 @@ class Eager(LibraryAdapter[jax.Array]):
 
     def laid(self, name: str, tensor: jax.Array) -> Laid:
         sharding = tensor.sharding
-        assert isinstance(sharding, NamedSharding), sharding
+        if not isinstance(sharding, NamedSharding):  # it has left the mesh, as what is empty does
+            [device] = sharding.device_set
+            return Laid(name, (jax.devices().index(device),), (("rows", 1),), {},
+                        [Value.of(name, np.asarray(tensor))])
         cut = {one: axis for axis, names in enumerate(sharding.spec)
                for one in (names if isinstance(names, tuple) else (names,)) if one is not None}
         parts = {each.device: each.data for each in tensor.addressable_shards}

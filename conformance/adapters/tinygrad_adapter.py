@@ -10,7 +10,9 @@ which buffers, and where the memory planner puts those that no tensor denotes.  
 which bytes or which version of a buffer a kernel reads, nor what a kernel waits for: ranges are
 whole buffers here, and the rest is derived from the order and declared as derived.
 
-A mesh has one axis, and cuts only what it divides; what a device has is read from its buffer.
+A mesh has one axis, and cuts only what it divides; what a device has is read from its buffer.  A
+reshape that would move elements between devices is refused, as tinygrad says, and a write of what
+is cut along another axis.
 """
 from __future__ import annotations
 
@@ -108,8 +110,16 @@ def _copied(statement: Statement, x: Tensor) -> Tensor:
     return x.to(MESHES[0]) if "device" in statement and isinstance(x.device, tuple) else x.clone()
 
 
+class LaidOtherwise(RuntimeError):
+    """tinygrad refuses a reshape that would move elements between devices, and what is cut along
+    another axis than the tensor that it is written to.
+    """
+
+
 class Adapter(LibraryAdapter[Tensor]):
-    """Drives tinygrad."""
+    """Drives tinygrad on one device."""
+
+    observes: tuple[str, ...] = ("values", "schedule", "memory", "cache", "replay")
 
     functions = {
         "neg": lambda x: -x, "abs": T.abs, "relu": T.relu, "not": T.bitwise_not,
@@ -139,21 +149,29 @@ class Adapter(LibraryAdapter[Tensor]):
     def __init__(self) -> None:
         super().__init__("tinygrad", version("tinygrad"), settings=SETTINGS,
                          meshes=MESHES,
-                         observes=("values", "schedule", "memory", "cache", "replay", "sharded"),
-                         choices={"refuses": ["JitError"], "derived": ["versions", "dependencies"],
-                                  "meshes": {"axes": 1, "uneven": False, "together": False}})
+                         observes=self.observes, choices={
+                             "refuses": ["JitError", "LaidOtherwise"],
+                             "derived": ["versions", "dependencies"],
+                             "meshes": {"axes": 1, "uneven": False, "together": False}})
 
     def run(self, program: Program, observe: Collection[str],
             options: Options | None = None) -> Observation:
-        with Context(**(options or {}).get("settings", {})):
-            return super().run(program, observe, options)
+        try:
+            with Context(**(options or {}).get("settings", {})):
+                return super().run(program, observe, options)
+        except RuntimeError as error:
+            if any(text in str(error) for text in ("moved items between shards", "axis mismatch")):
+                raise LaidOtherwise(str(error)) from None
+            raise
 
     def reset(self) -> None:
         gc.collect()
         CACHE.clear()
 
     def array(self, elements: Array) -> Tensor:
-        return T(elements).realize()
+        # A number would be a constant, which lies nowhere.
+        return T(elements.reshape(-1)).realize().reshape(elements.shape) if elements.ndim == 0 \
+            else T(elements).realize()
 
     def full(self, dtype: str, shape: Sequence[int], value: Any) -> Tensor:
         return T.full(tuple(shape), value, dtype=DTYPES[dtype])
@@ -176,18 +194,20 @@ class Adapter(LibraryAdapter[Tensor]):
         return jitted
 
     def laid(self, name: str, tensor: Tensor) -> Laid:
-        tensor = tensor.contiguous().realize()
+        tensor = tensor.clone().realize()
         devices = tensor.device if isinstance(tensor.device, tuple) else (tensor.device,)
         axis, shape = tensor.uop.axis, list(tensor.shape)
         if axis is not None:
             shape[axis] //= len(devices)
         for device in devices:
             tinygrad.Device[device].synchronize()
-        whole = tensor.uop.base.buffer
         dtype = NAMES[tensor.dtype]
-        shards = [Value(name, dtype, tuple(shape), each.numpy().tobytes().hex()
-                        if math.prod(shape) else "")
-                  for each in getattr(whole, "bufs", [whole])]
+        if math.prod(shape) and shape:
+            whole = tensor.uop.base.buffer
+            found = [each.numpy().tobytes().hex() for each in getattr(whole, "bufs", [whole])]
+        else:  # nothing, or a constant, has no memory
+            found = [tensor.numpy().tobytes().hex()] * len(devices)
+        shards = [Value(name, dtype, tuple(shape), each) for each in found]
         return Laid(name, tuple(map(MESHES.index, devices)), (("rows", len(devices)),),
                     {} if axis is None else {"rows": axis}, shards)
 
@@ -209,6 +229,12 @@ class Adapter(LibraryAdapter[Tensor]):
             self.seen.schedule.append(document)
             self.seen.order.append(list(document["order"]))
         run_linear(linear, values)
+
+
+class OnMeshes(Adapter):
+    """Drives tinygrad on several devices. No documents are made of such schedules."""
+
+    observes = ("values", "replay", "sharded")
 
 
 # The document ------------------------------------------------------------------------------
