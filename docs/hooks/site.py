@@ -141,7 +141,7 @@ def rows() -> list[dict[str, Any]]:
 def reports() -> list[dict[str, Any]]:
     """The committed reports: header, tests and footer of each. One with no footer is no report."""
     found = []
-    for path in sorted(REPORTS.glob("*.jsonl")):
+    for path in sorted(REPORTS.glob("*.jsonl"), key=lambda path: path.stem):
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
         if not lines or lines[-1].get("type") != "footer":
             raise PluginError(f"{path}: a report with no footer is not one; write it anew")
@@ -169,10 +169,14 @@ def own_reports() -> list[dict[str, Any]]:
 
 
 def title(report: dict[str, Any]) -> str:
+    """The name and version of an implementation; and what it was asked, if not by its own report:
+    `tinygrad-sharded.jsonl` beside `tinygrad.jsonl`.
+    """
     implementation = report["header"]["implementation"]
-    where = "" if report["name"] == "impl" or implementation["name"] != "tensor-schedule" \
-        else f", {report['name']}"
-    return f"{implementation['name']} {implementation['version']}{where}"
+    name = implementation["name"]
+    own = "impl" if name == "tensor-schedule" else re.sub(r"[ .]", "-", name)
+    where = "" if report["name"] == own else ", " + report["name"].removeprefix(f"{own}-")
+    return f"{name} {implementation['version']}{where}"
 
 
 def whole_matrix() -> str:
