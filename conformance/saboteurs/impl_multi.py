@@ -34,8 +34,7 @@ class PutsTogetherWhatIsWritten(Edit):
     rule = "multi.write.region"
     description = "a write of a part puts the whole value together"
     file = DIVIDE
-    old = "region = _region(base, view, node.src[0])"
-    new = "region = base if view is node.src[0] else None"
+    old, new = "else _region(base, view, node.src[0])", "else None"
 
 
 class FollowsEachWish(Edit):
@@ -87,17 +86,16 @@ class CombinesThePast(Edit):
 
 class LastOperandWins(Edit):
     rule = "multi.operands.cheapest+5"
-    description = "operands are brought into the dearest way"
+    description = "of the ways into which operands may be brought the last one wins"
     file = DIVIDE
-    old = "    return min(choices, key=lambda axes: sum"
-    new = "    return max(choices, key=lambda axes: sum"
+    old, new = "if sent < least:", "if sent < math.inf:"
 
 
 class LooksAtOneOperand(Edit):
     rule = "multi.operands.cheapest+5"
     description = "cuts of several operands are not kept together"
     file = DIVIDE
-    old, new = "    choices[_together(wide)] = None\n", ""
+    old, new = "        found[_together(wide)] = None\n", "        pass\n"
 
 
 class ForgetsThePriceOfSums(Edit):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from operator import is_
 
 from impl.dtypes import dtypes
 from impl.effects import leaf_of
@@ -91,6 +92,11 @@ class Piece:
         return (None,) * len(self.shape) if self.sharding is None else self.sharding.axes
 
     @property
+    def cuts(self) -> int:
+        """How many axes are cut."""
+        return len(self.axes) - self.axes.count(None)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the whole value."""
         return math.prod(self.shape) * self.node.dtype.itemsize
@@ -126,6 +132,8 @@ class Divider:
         return None if found is None else self.pieces[found]
 
     def _piece(self, node: UOp) -> Piece:
+        if node.op is Ops.STORE:
+            return Piece(node, node.src[0].shape or ())  # its AFTER looks at it
         leaf = leaf_of(node)
         if leaf is not None:
             return _leaf_piece(node, leaf)
@@ -138,28 +146,26 @@ class Divider:
                 else _placed(given[0], wanted)
         if node.op is Ops.COPY:
             return self._own_part(node) or _copied(node, given[0])
-        if node.op is Ops.STORE:
-            return Piece(node, node.src[0].shape or ())  # its AFTER looks at it
         if node.op is Ops.AFTER:
             return self._write(node, given[0], self.pieces[node.src[1].src[1]])
-        mesh = next((one.sharding.mesh for one in given if one.sharding is not None), None)
+        mesh = _mesh_of(given)
         if mesh is None:
             return Piece(_again(node, [one.node for one in given]), node.shape or ())
-        other = self._around(node) or self._unmerged(node)
-        if other is not None:
+        other = self._around(node) or self.merger.known and self._unmerged(node)
+        if other:
             return other
         if node.op is Ops.SCATTER:
             given = self._rows_as_cut(node, given, mesh)
         if node.op is Ops.REDUCE and node.src[0].op in ELEMENTWISE:
             given = [self._to_be_reduced(node, mesh)]
-        given = [lifted(one, mesh) for one in given]
+        given = [one if one.sharding else lifted(one, mesh) for one in given]
         rule = _RULES.get(node.op)
         if rule is None:
             found = _elementwise(node, given)
             self._note_gathered(given, found.axes)
             return found
         found = rule(node, given)
-        if rule is _reshape and together(found.axes) != together(given[0].axes):
+        if rule is _reshape and found.cuts < given[0].cuts:
             self.merger.merge(node)  # r[impl multi.reshape.merged]
         return self._as_gathered(found) if rule is _reduce else found
 
@@ -240,11 +246,17 @@ class Divider:
         operands = [lifted(self.pieces[each], mesh) for each in source.src]
         if len({one.axes for one in operands if one.shape}) == 1:
             return self.pieces[source]
+        first, choices = self.pieces[source].axes, _choices(operands)
+        # To save bytes is no reason to compute twice.
+        pieces = [math.prod([mesh.extent(name) for name in axes if name]) for axes in choices]
+        choices = [axes for axes, count in zip(choices, pieces, strict=True)
+                   if count == max(pieces)]
+        if choices == [first]:
+            return self.pieces[source]
         nbytes = math.prod(nodes.shape_of(node)) * node.dtype.itemsize
-        first = self.pieces[source].axes
         for one in operands:  # that it was brought so is no reason to do it again
             _count(one, first, -1)
-        axes = _chosen(operands, partial(_due_price, node.arg[1], nbytes, mesh))
+        axes = _cheapest(operands, choices, partial(_due_price, node.arg[1], nbytes, mesh))
         if axes == first:
             for one in operands:
                 _count(one, first, 1)
@@ -317,7 +329,8 @@ class Divider:
                          base.shape)
         mesh = (base.sharding or value.sharding).mesh  # type: ignore[union-attr]
         base, value = lifted(base, mesh), lifted(value, mesh)
-        region = _region(base, view, node.src[0])  # r[impl multi.write.region]
+        # r[impl multi.write.region]
+        region = base if view is node.src[0] else _region(base, view, node.src[0])
         if region is None:
             whole = brought(base, (None,) * len(base.shape))
             copy = UOp(Ops.CONTIGUOUS, whole.node.dtype, (whole.node,))
@@ -378,16 +391,17 @@ def _leaf_piece(node: UOp, leaf: UOp) -> Piece:
     sharding = buffer.sharding(shape)
     if sharding is None:  # what is made of no memory is where it was computed, too
         return Piece(leaf if is_free(node) else node, shape)
-    if node is leaf and sharding.is_copies:
-        return Piece(node, shape, sharding)
+    if sharding.is_copies and (node is leaf or identical(leaf.shape, shape)):
+        return Piece(leaf, shape, sharding)
     return Piece(UOp(Ops.BUFFER, node.dtype, (), (buffer, version, sharding.local(shape))),
                  shape, sharding)
 
 
 def _again(node: UOp, sources: Sequence[UOp]) -> UOp:
     """The node with other sources."""
-    given = tuple(sources)
-    return node if given == node.src else UOp(node.op, node.dtype, given, node.arg, node.tag)
+    if all(map(is_, sources, node.src)):
+        return node
+    return UOp(node.op, node.dtype, tuple(sources), node.arg, node.tag)
 
 
 def _viewed(base: UOp, view: UOp, old: UOp) -> UOp:
@@ -395,6 +409,14 @@ def _viewed(base: UOp, view: UOp, old: UOp) -> UOp:
     for step in reversed(_steps(view, old)):
         base = UOp(step.op, base.dtype, (base,), step.arg)
     return base
+
+
+def _mesh_of(given: Sequence[Piece]) -> Mesh | None:
+    """The mesh of the first that is on one."""
+    for one in given:
+        if one.sharding is not None:
+            return one.sharding.mesh
+    return None
 
 
 def lifted(given: Piece, mesh: Mesh) -> Piece:
@@ -531,8 +553,11 @@ def _count(given: Piece, axes: Axes, change: int) -> None:
 def _before(given: Piece, axes: Axes) -> Axes:
     """How a value lies, before it is repeated, that is to lie so afterwards."""
     assert given.narrow is not None
-    return tuple(name if identical((old,), (new,)) else None
-                 for name, old, new in zip(axes, given.narrow.shape, given.shape, strict=True))
+    found, before = list(axes), given.narrow.shape
+    for axis, name in enumerate(axes):
+        if name is not None and not identical((before[axis],), (given.shape[axis],)):
+            found[axis] = None
+    return tuple(found)
 
 
 def _in_pieces(node: UOp, axis: int, size: int, count: int, front: bool = False) -> UOp:
@@ -629,29 +654,35 @@ def _elementwise(node: UOp, given: list[Piece], axes: Axes | None = None) -> Pie
     """All operands in the sharding of one of them, or of all: that for which least is sent."""
     assert node.op in ELEMENTWISE, f"{node.op.name} has no rule for pieces"
     if axes is None:
-        axes = _chosen(given)
+        axes = _cheapest(given, _choices(given))
     sources = [brought(one, axes if one.shape else ()).node for one in given]
     mesh = given[0].sharding.mesh  # type: ignore[union-attr]
     return Piece(_again(node, sources), node.shape or (), Sharding(mesh, axes))
 
 
-def _chosen(given: Sequence[Piece], further: Callable[[Axes], int] | None = None) -> Axes:
-    """The sharding into which operands are brought. What is `further` sent because of it counts
-    among those that cut the work into most pieces: to save bytes is no reason to compute twice.
-    """
+def _choices(given: Sequence[Piece]) -> list[Axes]:
+    """The shardings into which operands may be brought: that of each, and that of all cuts."""
     wide = [one for one in given if one.shape] or given[:1]
-    choices = dict.fromkeys([one.axes for one in wide])
-    if len(choices) == 1:
-        return next(iter(choices))
-    choices[_together(wide)] = None
-    mesh = wide[0].sharding.mesh  # type: ignore[union-attr]
-    pieces = {axes: math.prod(mesh.extent(name) for name in axes if name) for axes in choices}
-    if further is not None:
-        choices = {axes: None for axes in choices if pieces[axes] == max(pieces.values())}
+    found = dict.fromkeys([one.axes for one in wide])
+    if len(list(filter(any, found))) > 1:
+        found[_together(wide)] = None
+    return list(found)
 
-    # r[impl multi.operands.cheapest+5]: of equal prices the first operand's
-    return min(choices, key=lambda axes: sum(price(one, axes) for one in wide)
-               + (further(axes) if further else 0))
+
+def _cheapest(given: Sequence[Piece], choices: Sequence[Axes],
+              further: Callable[[Axes], int] | None = None) -> Axes:
+    """The sharding for which least is sent, and what is sent `further` because of it."""
+    found, least = choices[0], math.inf
+    if len(choices) == 1:
+        return found
+    wide = [one for one in given if one.shape] or given[:1]
+    for axes in choices:
+        sent = sum([price(one, axes) for one in wide]) + (further(axes) if further else 0)
+        if sent < least:  # r[impl multi.operands.cheapest+5]: of equal prices the first operand's
+            found, least = axes, sent
+        if not sent:
+            break
+    return found
 
 
 def _due_price(reduced: Sequence[int], nbytes: int, mesh: Mesh, axes: Axes) -> int:
@@ -675,12 +706,15 @@ def _together(given: Sequence[Piece]) -> Axes:
 
 def freed(given: Piece, axes: Sequence[int]) -> Piece:
     """The value with some axes whole on every device, and nothing due."""
-    return brought(given, _without(given.axes, *axes))
+    return brought(given, _without(given.axes, *axes) if axes else given.axes)
 
 
 def _without(axes: Axes, *freed: int) -> Axes:
     """A sharding with some axes whole."""
-    return tuple(None if axis in freed else name for axis, name in enumerate(axes))
+    found = list(axes)
+    for axis in freed:
+        found[axis] = None
+    return tuple(found)
 
 
 def _reduce(node: UOp, given: list[Piece]) -> Piece:
@@ -700,7 +734,7 @@ def _reduce(node: UOp, given: list[Piece]) -> Piece:
             source = nodes.where(mask, source, neutral)
     kept = tuple(None if axis in axes else name for axis, name in enumerate(one.axes))
     return Piece(UOp(Ops.REDUCE, node.dtype, (source,), node.arg), nodes.shape_of(node),
-                 replace(one.sharding, axes=kept), tuple(due))
+                 one.sharding.along(kept), tuple(due))
 
 
 def _same_axes(node: UOp, given: list[Piece]) -> Piece:
@@ -717,19 +751,20 @@ def _permute(node: UOp, given: list[Piece]) -> Piece:
 
 def _moved(one: Piece, local: UOp, node: UOp, axes: Axes) -> Piece:
     assert one.sharding is not None
-    return Piece(local, nodes.shape_of(node), replace(one.sharding, axes=axes), one.due)
+    return Piece(local, nodes.shape_of(node), one.sharding.along(axes), one.due)
 
 
 def _expand(node: UOp, given: list[Piece]) -> Piece:
-    sizes = zip(given[0].shape, nodes.shape_of(node), strict=True)
-    grown = [a for a, (old, new) in enumerate(sizes) if not identical((old,), (new,))]
-    return repeated(freed(given[0], grown), nodes.shape_of(node), None)
+    one, shape = given[0], nodes.shape_of(node)
+    grown = [axis for axis, name in enumerate(one.axes)
+             if name is not None and not identical((one.shape[axis],), (shape[axis],))]
+    return repeated(freed(one, grown), shape, None)
 
 
 def repeated(narrow: Piece, shape: Shape, axes: Axes | None) -> Piece:
     """A value repeated to a shape; along the axes that it gains it may be cut as one likes."""
     assert narrow.sharding is not None
-    sharding = narrow.sharding if axes is None else replace(narrow.sharding, axes=axes)
+    sharding = narrow.sharding if axes is None else narrow.sharding.along(axes)
     node = nodes.expand(narrow.node, sharding.local(shape))
     return Piece(node, shape, sharding, narrow.due, narrow)
 
@@ -775,9 +810,10 @@ def _reshape(node: UOp, given: list[Piece]) -> Piece:
     assert one.sharding is not None
     if one.sharding.is_copies:  # the usual case, and quick
         return _moved(one, nodes.reshape(one.node, shape), node, (None,) * len(shape))
-    place = dict(_kept_axes(one, shape))
-    if any(is_symbolic(size) for size in (*one.shape, *shape)):
+    if any(map(is_symbolic, (*one.shape, *shape))):
         place = {} if one.shape != shape else {a: a for a in range(len(shape))}
+    else:
+        place = _kept_axes(one.sharding.mesh, one.axes, one.shape, shape)
     lost = [axis for axis, name in enumerate(one.axes) if name is not None and axis not in place]
     if lost:
         one = freed(one, lost)
@@ -786,22 +822,25 @@ def _reshape(node: UOp, given: list[Piece]) -> Piece:
         if name is not None:
             axes[place[axis]] = name
     assert one.sharding is not None
-    sharding = replace(one.sharding, axes=tuple(axes))
+    sharding = one.sharding.along(tuple(axes))
     return _moved(one, nodes.reshape(one.node, sharding.local(shape)), node, tuple(axes))
 
 
-def _kept_axes(one: Piece, shape: Shape) -> Iterator[tuple[int, int]]:
+@lru_cache(4096)
+def _kept_axes(mesh: Mesh, axes: Axes, before: Shape, shape: Shape) -> dict[int, int]:
     """The axes of a value that are cut, each with the axis of the new shape that can be."""
-    assert one.sharding is not None
-    for old, new in _blocks(one.shape, shape):
-        first = next((axis for axis in old if one.shape[axis] != 1), None)
+    found = {}
+    for old, new in _blocks(before, shape):
+        first = next((axis for axis in old if before[axis] != 1), None)
         target = next((axis for axis in new if shape[axis] != 1), None)
-        if first is None or target is None or one.axes[first] is None:
+        name = None if first is None else axes[first]
+        if first is None or target is None or name is None:
             continue
-        count = one.sharding.count(first)
-        even = one.shape[first] % count == 0 and shape[target] % count == 0
-        if even or one.shape[first] == shape[target]:
-            yield first, target
+        count = mesh.extent(name)
+        even = before[first] % count == 0 and shape[target] % count == 0
+        if even or before[first] == shape[target]:
+            found[first] = target
+    return found
 
 
 def _blocks(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
@@ -838,7 +877,7 @@ def _gather(node: UOp, given: list[Piece]) -> Piece:
         if together([name]) & taken or node.dtype.kind == "b" or 2 * nbytes > rows.nbytes:
             rows, name = freed(rows, [0]), None
     axes = index.axes + rows.axes[1:]
-    sharding = replace(rows.sharding, axes=axes) if rows.sharding else None
+    sharding = rows.sharding.along(axes) if rows.sharding else None
     assert sharding is not None
     if name is None:
         found = UOp(Ops.GATHER, node.dtype, (rows.node, index.node))

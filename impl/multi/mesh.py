@@ -136,6 +136,10 @@ class Sharding:
         """The whole value on every device."""
         return Sharding(mesh, (None,) * rank)
 
+    def along(self, axes: tuple[str | None, ...]) -> Sharding:
+        """The sharding on the same mesh that cuts a value so; itself, if it does."""
+        return self if axes == self.axes else Sharding(self.mesh, axes)
+
     @property
     def target(self) -> Mesh:
         """Where a value of this sharding lies."""
@@ -162,8 +166,8 @@ class Sharding:
         """The shape that each device holds of a value."""
         if self.is_copies:
             return shape
-        return tuple(size if name is None else piece(size, self.mesh.extent(name))
-                     for size, name in zip(shape, self.axes, strict=True))
+        return tuple([size if name is None else piece(size, self.mesh.extent(name))
+                      for size, name in zip(shape, self.axes, strict=True)])
 
     def parts(self, shape: Shape) -> list[tuple[tuple[int, int], ...]]:
         """For each device from where to where its part of a value reaches, along every axis."""

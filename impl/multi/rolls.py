@@ -29,7 +29,7 @@ def roll_of(node: UOp) -> tuple[UOp, int, int] | None:
     """The value that a node is a roll of, the axis and the shift; None if it is none."""
     if node.op is Ops.SHRINK:
         return _forwards(node)
-    return _backwards(node) if node.op is Ops.RESHAPE else None
+    return _backwards(node) if node.op is Ops.RESHAPE and node.src[0].op is Ops.REDUCE else None
 
 
 def _chain(node: UOp, *ops: Ops) -> list[UOp]:

@@ -135,8 +135,9 @@ def take_over(draft: Draft) -> Draft:
         return draft
     draft.takeovers = find_takeovers(draft.groups, draft.order, draft.placement,
                                      _temporaries(draft), draft.accesses)
-    as_made = not draft.takeovers.moved and draft.order == list(range(len(draft.groups)))
-    draft.dependencies = draft.waits if as_made else find(draft.takeovers.accesses, draft.order)
+    # Who waits for whom is the same in every legal order, as long as nothing has moved.
+    draft.dependencies = find(draft.takeovers.accesses, draft.order) if draft.takeovers.moved \
+        else draft.waits
     return draft
 
 
@@ -173,9 +174,11 @@ def assemble(draft: Draft) -> Draft:
 def plan_memory(order: Sequence[int], touched: Sequence[Sequence[int]], nbytes: dict[int, int],
                 device_of: dict[int, Place], reuse: bool) -> dict[Place, memory.MemoryPlan]:
     """One arena per device."""
-    return {device: memory.plan(memory.lifetimes(order, touched, {
-        n: size for n, size in nbytes.items() if device_of[n] == device}), reuse)
-        for device in dict.fromkeys(device_of.values())}
+    of_device: dict[Place, dict[int, int]] = {}
+    for number, size in nbytes.items():
+        of_device.setdefault(device_of[number], {})[number] = size
+    return {device: memory.plan(memory.lifetimes(order, touched, own), reuse)
+            for device, own in of_device.items()}
 
 
 def variable_slots(kernels: Sequence[Kernel], canonical: Canonical) -> list[tuple[int, ...]]:
