@@ -81,7 +81,7 @@ class Known(dict[str, Value]):
         raise KeyError(name)
 
 
-class Body:
+class Subgraph:
     """A graph inside of a node, as a function of its inputs."""
 
     def __init__(self, graph: Graph, around: Known) -> None:
@@ -180,7 +180,7 @@ class Node:
                                                [bool(name) for name in self.outputs]))
         if self.kind in _ARITHMETIC and not self.domain and _are_known(given):
             return self._evaluate(*given)
-        named = {name: Body(value, known) if isinstance(value, Graph) else value
+        named = {name: Subgraph(value, known) if isinstance(value, Graph) else value
                  for name, value in self.attributes.items()}
         if "results" in self.row.told:
             named["results"] = len(self.outputs)
