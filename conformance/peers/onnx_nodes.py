@@ -8,6 +8,7 @@ reason: it never counts as passed, for nobody.
 """
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.metadata
 import json
@@ -37,6 +38,13 @@ APART: dict[str, str] = {
                     "a preview of training: the domain ai.onnx.preview.training"),
     "ImageDecoder": "reads files of pictures",
     **dict.fromkeys(("Bernoulli", "RandomUniformLike"), "random numbers"),
+}
+#: What `impl` does not pass, and why.
+KNOWN: dict[str, str] = {
+    **dict.fromkeys(("test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"),
+                    "float16 is rounded at other places: two of 192 numbers are two ulp away"),
+    **dict.fromkeys(("test_dft_inverse", "test_dft_inverse_opset19"),
+                    "zeros that the test wants to be 1.9e-7, the rounding of its own transform"),
 }
 #: Element types that are no numbers of one part.
 _NO_NUMBERS = {8: "texts", 14: "complex numbers", 15: "complex numbers"}
@@ -124,10 +132,48 @@ def _of_onnxruntime(content: bytes) -> Callable[[Sequence[Any]], Sequence[Any]]:
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     named = [each.name for each in session.get_inputs()]
 
+    plain = all(_NARROW.isdisjoint(each.type.replace(")", "(").split("("))
+                for each in (*session.get_inputs(), *session.get_outputs()))
+
     def run(given: Sequence[Any]) -> Sequence[Any]:
-        found: Sequence[Any] = session.run(None, dict(zip(named, given, strict=False)))
-        return found
+        fed = dict(zip(named, given, strict=False))
+        if plain:
+            found: Sequence[Any] = session.run(None, fed)
+            return found
+        # NumPy has no such dtypes: their bytes are given and taken.
+        values = {name: _with_type(each, onnxruntime.OrtValue) for name, each in fed.items()
+                  if each is not None}
+        return [_by_bytes(each) for each in session.run_with_ort_values(None, values)]
     return run
+
+
+#: Element types of onnxruntime that NumPy does not have.
+_NARROW = frozenset("bfloat16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float8e8m0 "
+                    "float4e2m1 int4 uint4 int2 uint2".split())
+
+
+def _with_type(array: np.ndarray, kind: Any) -> Any:
+    """An array as a value of onnxruntime: several narrow numbers are in one byte."""
+    if array.dtype.isbuiltin == 1:
+        return kind.ortvalue_from_numpy(array)
+    from onnx import numpy_helper
+
+    proto = numpy_helper.from_array(array)
+    room = np.zeros(array.nbytes, np.uint8)
+    room[:len(proto.raw_data)] = np.frombuffer(proto.raw_data, np.uint8)
+    wide = np.uint16 if array.dtype.itemsize == 2 else np.uint8
+    return kind.ortvalue_from_numpy_with_onnx_type(
+        room.view(wide).reshape(array.shape), proto.data_type)
+
+
+def _by_bytes(value: Any) -> np.ndarray:
+    """A value of onnxruntime as an array."""
+    from onnx import TensorProto, numpy_helper
+
+    content = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    proto = TensorProto(dims=value.shape(), data_type=value.element_type(), raw_data=content)
+    array: np.ndarray = numpy_helper.to_array(proto)
+    return array
 
 
 def _of_tinygrad(content: bytes) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -262,6 +308,7 @@ def report_of(answers: dict[str, dict[str, str]], left_out: dict[str, str]) -> d
         "apart": dict(sorted(Counter(left_out.values()).items())),
         "passed": {name: sum(not told for told in each.values())
                    for name, each in answers.items()},
+        "known": KNOWN,
         "failed": {name: {test: _short(told) for test, told in each.items() if told}
                    for name, each in answers.items()}}
 

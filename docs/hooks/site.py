@@ -3,7 +3,8 @@
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
 `<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- rule-matrix: steps -->`,
 `<!-- mutation -->`, `<!-- agreement -->`, `<!-- dry-run -->`, `<!-- sanitized -->`,
-`<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails the build.
+`<!-- onnx-nodes -->`, `<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails
+the build.
 
 The chapters are pages, too, though they lie in `spec/` and not in `docs/`. Links in all texts are
 those of the repository, so that they also lead somewhere in an editor and on a code host.
@@ -32,7 +33,7 @@ from conformance.hardware import page as hardware
 from conformance.trace import markdown_rules, threats
 
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation"
-                   r"|agreement|dry-run|sanitized)"
+                   r"|agreement|dry-run|sanitized|onnx-nodes)"
                    r"(?::\s*([\w.-]+))?\s*-->")
 PAGE_LINK = re.compile(r"(?<=\]\()(?!\w+:)([^()\s#]+\.md)(?=[#)])")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
@@ -97,6 +98,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return dry_run()
         if kind == "sanitized":
             return sanitized()
+        if kind == "onnx-nodes":
+            return onnx_nodes()
         if kind == "bench":
             return benchmark(name or "")
         if kind == "rule-matrix":
@@ -364,6 +367,22 @@ def sanitized() -> str:
         shown = " ".join(f"`{name}={value}`" for name, value in settings.items())
         right = " | ".join(str(counts[way, kind, False]) for kind in kinds)
         lines.append(f"| {way} | {shown} | {right} |")
+    return "\n".join(lines)
+
+
+def onnx_nodes() -> str:
+    """The committed answers to the node tests of ONNX: counts, what is left out, and why."""
+    known = json.loads((REPORTS / "onnx-nodes.json").read_text(encoding="utf-8"))
+    lines = [f"onnx {known['versions']['onnx']}: {known['apply']} tests apply.", "",
+             "| runtime | passed | share |", "|---|--:|--:|"]
+    for name, count in known["passed"].items():
+        version = known["versions"].get(name, "")
+        lines.append(f"| {name} {version} | {count} | {100 * count / known['apply']:.1f} % |")
+    lines += ["", "| does not apply | tests |", "|---|--:|"]
+    lines += [f"| {why} | {count} |" for why, count in known["apart"].items()]
+    lines += ["", "| `impl` does not pass | why |", "|---|---|"]
+    lines += [f"| `{test}` | {known['known'].get(test, why)} |"
+              for test, why in known["failed"]["impl"].items()]
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from impl.onnx.movement import positive
-from impl.onnx.operators import Host, ModelError, Value, array_of, ints, operator, tensor_of
+from impl.onnx.operators import Host, ModelError, Value, host_array, ints, operator, tensor_of
 from impl.tensor import Tensor
 
 #: A loop that nothing ends is ended.
@@ -19,8 +19,8 @@ def choice(condition: Host, *, then_branch: Any, else_branch: Any) -> Any:
 
 
 @operator("Loop")
-def loop(most: Host | None, condition: Host | None, *carried: Value, body: Any,
-         results: int = 1) -> Any:
+def turns_of_body(most: Host | None, condition: Host | None, *carried: Value, body: Any,
+                  results: int = 1) -> Any:
     """As many turns as the number and the condition allow: a condition that is a tensor is
     computed after each turn.
     """
@@ -33,7 +33,7 @@ def loop(most: Host | None, condition: Host | None, *carried: Value, body: Any,
         if turn >= _MOST_TURNS:
             raise ModelError("Loop", f"{turn} turns have no end", "bound the number of turns")
         after, *found = body(np.array(turn, np.int64), np.array(True), *states)
-        goes_on = bool(array_of(after).item())
+        goes_on = bool(host_array(after).item())
         states, rows = found[:len(states)], found[len(states):]
         for rows_so_far, row in zip(scanned, rows, strict=False):
             rows_so_far.append(tensor_of(row))

@@ -9,7 +9,7 @@ import numpy as np
 
 from impl.dtypes import dtypes
 from impl.onnx.narrow import narrowed
-from impl.onnx.operators import Host, Value, array_of, dtype_of, operator, tensor_of
+from impl.onnx.operators import Host, Value, dtype_of, host_array, operator, tensor_of
 from impl.tensor import Tensor
 
 #: Operators with one input that are a method of tensors.
@@ -92,7 +92,7 @@ def mean_of(*given: Tensor) -> Tensor:
 
 
 @operator("Pow", 7)
-def power(x: Tensor, y: Tensor) -> Tensor:
+def raised(x: Tensor, y: Tensor) -> Tensor:
     if x.dtype.kind == "f" or y.dtype.kind != "f":
         return x.pow(y.cast(x.dtype))
     return x.cast(dtypes.float64).pow(y.cast(dtypes.float64)).cast(x.dtype)
@@ -122,7 +122,7 @@ def is_infinite(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1
 
 
 @operator("Where")
-def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def where_else(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return condition.where(x, y)
 
 
@@ -303,9 +303,9 @@ def constant(*, value: Any = None, value_float: float | None = None, value_int: 
         return np.array(value_float if value_floats is None else value_floats, np.float32)
     if value_int is not None or value_ints is not None:
         return np.array(value_int if value_ints is None else value_ints, np.int64)
-    return array_of(value if value is not None else sparse_value)
+    return host_array(value if value is not None else sparse_value)
 
 
 @operator("Identity")
-def identity(x: Value) -> Value:
+def same(x: Value) -> Value:
     return x

@@ -2,20 +2,22 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from impl.errors import TensorScheduleError, nearest
+from impl.errors import TensorScheduleError, nearest, user_line
+from impl.ir import note_origin
 from impl.onnx.operators import (
     DTYPES,
     ModelError,
     Operator,
     Value,
-    array_of,
-    find,
+    find_row,
+    host_array,
     names,
     tensor_of,
 )
@@ -31,8 +33,10 @@ _ARITHMETIC = frozenset(
     "GatherElements GatherND Greater GreaterOrEqual Less LessOrEqual Max Min Mod Mul Neg Not Or "
     "ReduceMax ReduceMin ReduceProd ReduceSum Reshape ScatterElements ScatterND Slice Split Sqrt "
     "Squeeze Sub Sum Transpose Unsqueeze Where Xor".split())
-#: Functions may be made of functions, so deep.
+#: Functions may be made of functions, so deep, and of so many nodes in all: a function that calls
+#: another one twice, and so on, is a short file of endless length.
 _DEEPEST = 30
+_MOST_NODES = 1 << 20
 
 
 class Scope:
@@ -43,6 +47,7 @@ class Scope:
         self.versions = {_domain(each.domain): each.version for each in imports}
         self.functions = {(_domain(each.domain), each.name): each for each in functions}
         self.weights_at, self.depth = weights_at, depth
+        self.count = itertools.count(1)
 
     def inside(self, function: Any) -> Scope:
         """What they mean in a function."""
@@ -50,7 +55,7 @@ class Scope:
             raise ModelError("onnx.load", f"the function {function.name!r} calls itself",
                              "the file is damaged: export the model again")
         found = Scope(function.opset_import, (), self.weights_at, self.depth + 1)
-        found.functions = self.functions
+        found.functions, found.count = self.functions, self.count
         found.versions = self.versions | found.versions
         return found
 
@@ -96,6 +101,9 @@ class Node:
 
     def __init__(self, proto: Any, scope: Scope, bound: Mapping[str, Any]) -> None:
         self.proto, self.scope = _with_attributes(proto, bound), scope
+        if next(scope.count) > _MOST_NODES:
+            raise ModelError("onnx.load", f"there are more than {_MOST_NODES} nodes, those of "
+                             "functions counted where they are called", "the file is damaged")
         self.kind, self.domain = proto.op_type, _domain(proto.domain)
         self.inputs, self.outputs = tuple(proto.input), tuple(proto.output)
         self.called = f"onnx node {(proto.name or ', '.join(self.outputs))!r} ({self.kind})"
@@ -108,7 +116,7 @@ class Node:
         self.row: Operator | None = None
         self.schema: Any = None
         if self.function is None:
-            self.row = find(self.domain, self.kind, self.version)
+            self.row = find_row(self.domain, self.kind, self.version)
             if self.row is None:
                 self.schema = self._schema()
             else:
@@ -172,7 +180,22 @@ class Node:
             raise ModelError(self.called, f"inputs of shapes {shapes} do not fit "
                              f"({type(error).__name__}: {error})",
                              "look at the node: the model may be damaged") from error
-        return found if isinstance(found, tuple) else (found,)
+        results = found if isinstance(found, tuple) else (found,)
+        if not any(isinstance(each, Graph) for each in self.attributes.values()):
+            self._give_name(results, given)
+        return results
+
+    def _give_name(self, results: Sequence[Value], given: Sequence[Value]) -> None:
+        """A schedule names what is computed after the node of the model, at the user's line."""
+        name, line = self.proto.name, user_line()
+        origin = (name if self.kind in name else f"{self.kind} {name}".strip(), line)
+        seen = {each.uop for each in given if isinstance(each, Tensor)}
+        waiting = [each.uop for each in results if isinstance(each, Tensor)]
+        for node in waiting:
+            if node.origin is not None and node.origin[1] == line and node not in seen:
+                seen.add(node)
+                note_origin(node, origin)
+                waiting += node.src
 
     def _run(self, given: list[Value], known: Known) -> Any:
         if self.row is None:
@@ -195,7 +218,7 @@ class Node:
         kind = self.row.kind(place)
         if value is None or kind == "Value" or isinstance(value, list):
             return value
-        return tensor_of(value, self.scope.weights_at[1]) if kind == "Tensor" else array_of(value)
+        return tensor_of(value, self.scope.weights_at[1]) if kind == "Tensor" else host_array(value)
 
     @functools.cached_property
     def _evaluate(self) -> Callable[..., Any]:
@@ -302,6 +325,9 @@ class Graph:
             each.name for each in proto.input if each.name not in self.weights]
         self.inputs = list(named)
         self.outputs = [each if is_function else each.name for each in proto.output]
+        if not all(isinstance(each, str) for each in (*self.inputs, *self.outputs)):
+            raise ModelError("onnx.load", "a name of an input or output is no text",
+                             "the file is damaged: export the model again")
         self.fixed: dict[str, Value] = {
             each.values.name: _dense(each, scope.weights_at[0])
             for each in getattr(proto, "sparse_initializer", ())}

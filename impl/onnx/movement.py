@@ -9,7 +9,7 @@ import numpy as np
 
 from impl.dtypes import dtypes
 from impl.errors import ShapeError
-from impl.onnx.operators import Host, Value, array_of, dtype_of, ints, operator, tensor_of
+from impl.onnx.operators import Host, Value, dtype_of, host_array, ints, operator, tensor_of
 from impl.tensor import Tensor
 
 #: Arrays of at most so many numbers are made at once; others are tensors.
@@ -53,7 +53,7 @@ def reshape_1(x: Tensor, *, shape: list[int]) -> Tensor:
 
 
 @operator("Flatten")
-def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
+def flat_matrix(x: Tensor, *, axis: int = 1) -> Tensor:
     axis = axis + x.ndim if axis < 0 else axis
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
@@ -244,7 +244,7 @@ def pad_1(x: Tensor, *, paddings: list[int], mode: str = "constant", value: floa
 
 
 @operator("Trilu")
-def triangle(x: Tensor, k: Host | None = None, *, upper: int = 1) -> Tensor:
+def half(x: Tensor, k: Host | None = None, *, upper: int = 1) -> Tensor:
     diagonal = 0 if k is None else int(k)
     return x.triu(diagonal) if upper else x.tril(diagonal)
 
@@ -352,7 +352,7 @@ def tensor_scatter(past: Tensor, update: Tensor, written: Tensor | None = None, 
 
 @operator("OneHot")
 def one_hot(index: Tensor, depth: Host, values: Tensor, *, axis: int = -1) -> Tensor:
-    count = int(array_of(depth).item())
+    count = int(host_array(depth).item())
     axis = axis % (index.ndim + 1)
     form = [1] * (index.ndim + 1)
     form[axis] = count
@@ -392,7 +392,7 @@ def unique(x: Host, *, axis: int | None = None, sorted: int = 1, results: int = 
 
 @operator("ConstantOfShape")
 def constant_of_shape(wanted: Host, *, value: Any = None) -> Value:
-    sizes, fill = ints(wanted), np.zeros(1, np.float32) if value is None else array_of(value)
+    sizes, fill = ints(wanted), np.zeros(1, np.float32) if value is None else host_array(value)
     if math.prod(sizes) <= _SMALL:
         return np.full(sizes, fill.reshape(-1)[0], fill.dtype)
     return tensor_of(fill.reshape((1,) * len(sizes))).expand(*sizes)
@@ -400,7 +400,7 @@ def constant_of_shape(wanted: Host, *, value: Any = None) -> Value:
 
 @operator("Range")
 def range_of(start: Host, limit: Host, delta: Host) -> Value:
-    first, stop, step = (array_of(each).reshape(()) for each in (start, limit, delta))
+    first, stop, step = (host_array(each).reshape(()) for each in (start, limit, delta))
     count = max(math.ceil((float(stop) - float(first)) / float(step)), 0)
     if count <= _SMALL:
         return (first + np.arange(count).astype(first.dtype) * step).astype(first.dtype)

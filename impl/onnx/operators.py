@@ -73,7 +73,7 @@ def operator(name: str, since: int = 1, domain: str = "") -> Callable[[Any], Any
     return write
 
 
-def find(domain: str, name: str, version: int) -> Operator | None:
+def find_row(domain: str, name: str, version: int) -> Operator | None:
     """What an operator means in a version of its set; None if that is not in the table."""
     rows = [row for row in _TABLE.get((domain, name), ()) if row.since <= version]
     return rows[-1] if rows else None
@@ -135,11 +135,11 @@ def tensor_of(value: Value, device: Any = None) -> Tensor:
     return Tensor(array, device=device)
 
 
-def array_of(value: Value) -> np.ndarray:
+def host_array(value: Value) -> np.ndarray:
     """What a node is given, as numbers: a tensor is computed."""
     return value.numpy() if isinstance(value, Tensor) else np.asarray(value)
 
 
 def ints(value: Value) -> list[int]:
     """Numbers that are known, as a list."""
-    return [int(each) for each in array_of(value).reshape(-1).tolist()]
+    return [int(each) for each in host_array(value).reshape(-1).tolist()]

@@ -109,12 +109,12 @@ def _names(given: list[str] | None, usual: list[str], directions: int) -> list[s
 
 
 @operator("RNN")
-def plain(x: Tensor, weight: Tensor, again: Tensor, bias: Tensor | None = None,
-          lengths: Tensor | None = None, first: Tensor | None = None, *,
-          activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
-          activations: list[str] | None = None, clip: float | None = None,
-          direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
-          output_sequence: int = 0) -> Any:
+def rnn(x: Tensor, weight: Tensor, again: Tensor, bias: Tensor | None = None,
+        lengths: Tensor | None = None, first: Tensor | None = None, *,
+        activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
+        activations: list[str] | None = None, clip: float | None = None,
+        direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
+        output_sequence: int = 0) -> Any:
     layer = _Layer(x, weight, again, bias, lengths, (first,), layout=layout, direction=direction,
                    clip=clip, hidden_size=hidden_size)
     chosen = _chosen(_names(activations, ["Tanh"], weight.shape[0]), activation_alpha or [],
@@ -129,12 +129,12 @@ def plain(x: Tensor, weight: Tensor, again: Tensor, bias: Tensor | None = None,
 
 
 @operator("GRU")
-def gated(x: Tensor, weight: Tensor, again: Tensor, bias: Tensor | None = None,
-          lengths: Tensor | None = None, first: Tensor | None = None, *,
-          activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
-          activations: list[str] | None = None, clip: float | None = None,
-          direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
-          linear_before_reset: int = 0, output_sequence: int = 0) -> Any:
+def gru(x: Tensor, weight: Tensor, again: Tensor, bias: Tensor | None = None,
+        lengths: Tensor | None = None, first: Tensor | None = None, *,
+        activation_alpha: list[float] | None = None, activation_beta: list[float] | None = None,
+        activations: list[str] | None = None, clip: float | None = None,
+        direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
+        linear_before_reset: int = 0, output_sequence: int = 0) -> Any:
     layer = _Layer(x, weight, again, bias, lengths, (first,), layout=layout, direction=direction,
                    clip=clip, hidden_size=hidden_size)
     chosen = _chosen(_names(activations, ["Sigmoid", "Tanh"], weight.shape[0]),

@@ -64,9 +64,20 @@ def test_a_model_of_torch_answers_as_torch(name: str) -> None:
             x = np.random.default_rng(number).standard_normal(sizes).astype(np.float32)
             wanted = module(torch.from_numpy(x)).detach().numpy()
             assert np.abs(captured(Tensor(x).realize()).numpy() - wanted).max() < 1e-4
+            if number == 2:
+                _check_gradient(function, module, x)
             if number == 3:
                 assert np.abs(_by_onnxruntime(written.getvalue(), x) - wanted).max() < 1e-4
     assert "1 replayed" in captured.explain() or "2 replayed" in captured.explain()
+
+
+def _check_gradient(function: Any, module: Any, x: np.ndarray) -> None:
+    """Gradients flow through a model to its inputs."""
+    ours, theirs = Tensor(x, requires_grad=True), torch.from_numpy(x).requires_grad_()
+    function(ours).square().sum().backward()
+    module(theirs).square().sum().backward()
+    assert ours.grad is not None
+    assert np.abs(ours.grad.numpy() - theirs.grad.numpy()).max() < 1e-4
 
 
 def _by_onnxruntime(content: bytes, x: np.ndarray) -> np.ndarray:
