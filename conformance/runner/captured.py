@@ -30,7 +30,7 @@ import numpy as np
 
 #: What each world has: the same text, run once for each of them.
 WORLD = '''
-import enum, functools, itertools, math, random, types
+import collections, contextlib, enum, functools, itertools, math, random, types
 from dataclasses import dataclass
 import numpy as np
 from impl import Tensor, dtypes, nn
@@ -94,6 +94,15 @@ def made(value):
 def helper(x, scale=2.0, *rest, more=1.0):
     return x * scale + sum(rest) + more
 
+class Bits(enum.IntFlag):
+    A = 1
+    B = 2
+
+@contextlib.contextmanager
+def scaled(by):
+    before = o.n
+    yield by * o.k + before
+
 def chosen(x, which):
     return functions[which](x)
 
@@ -110,6 +119,7 @@ array, small = np.array([1.0, 2.0], np.float32), np.float32(2.0)
 functions = {"neg": lambda x: -x, "abs": lambda x: abs(x), "same": lambda x: x}
 half = functools.partial(helper, scale=0.5)
 order = ["neg", "abs"]
+table, queue, bits = collections.defaultdict(float, one=1.0), collections.deque([1.0, 2.0]), Bits.A
 module = types.ModuleType("module")
 module.k, module.f = 1.0, helper
 w, v = Tensor([1.0, 2.0]).realize(), Tensor([3.0, 4.0]).realize()
@@ -211,6 +221,20 @@ try: y = y + nested["z"]
     except KeyError: y = y - 1
 while len(empty) > 1: y = y + 1; break
 y = y + {**settings.__dict__}["rate"]
+y = y + table["one"]
+y = y + table.get("two", 3.0) + len(table)
+y = y + queue[0] + sum(queue)
+for number in queue: y = y + number
+y = y * 2 if bits & Bits.A else y - 1
+y = y + (1.0 if Bits.B in bits else 2.0)
+with scaled(G) as by: y = y * by
+o.mode = "a"; y = y + (1.0 if o.mode == "a" else 2.0)
+o.flag = True
+layer.eval(); y = layer(y) + (1.0 if layer.training else 2.0)
+norm.train(); y = norm(y.reshape(1, 2)).reshape(2)
+d = collections.defaultdict(list); d["a"].append(o); y = y + d["a"][0].k
+q = collections.deque(layers); y = y + q.popleft().k
+global FLAG; FLAG = True
 y = y + o.k if o.n > 2 else y + o.n
 y = (y.sum() + y) if o.n == 2 else y.max() + y
 '''
@@ -289,6 +313,14 @@ Child.twice = property(lambda self: self.k * {n})
 Child.method = lambda self, x, by=1.0: x + by * {n}
 lazy.missing = {n}
 child.method = lambda x, by={n}: x * by
+table["one"] = {n}
+table["two"] = {n}
+table.pop("two", None)
+queue.append({n})
+queue[0] = {n}
+bits = Bits({i})
+layer.train()
+norm.eval()
 '''
 _MATCH = ("match", "try")
 _VALUES = {"n": ("1.0", "0.5", "2.0", "-0.0", "0.0"), "t": ('"a"', '"b"', '"k"'),
@@ -366,7 +398,7 @@ def shown(value: Any) -> Any:
 
 
 _SEEN = ("o", "child", "other", "numbers", "nested", "w", "v", "tensors", "G", "FLAG", "log",
-         "total", "settings", "norm")
+         "total", "settings", "norm", "table", "bits")
 
 
 def played(program: Drawn, captured: Callable[[Any], Any]) -> tuple[list[Any], Any]:

@@ -8,6 +8,7 @@ until one of these places holds something else. Chapter: spec/replay.md.
 from __future__ import annotations
 
 import abc
+import collections
 import dis
 import enum
 import functools
@@ -32,6 +33,7 @@ from impl.replay.reads import (
     code_of,
     form_of,
     is_container,
+    same,
 )
 from impl.tensor import Tensor
 from impl.tensor.base import mode
@@ -183,6 +185,7 @@ class Following:
         self.interned: dict[Any, Any] = {}
         self.frames: dict[Any, Entered] = {}
         self.changed = False
+        self.passing = False  # whether what is refused now may be followed at the next call
         self.frame: Entered | None = None
         self.stamp = 0  # counts what is found
         self.rounds = 0  # through all frames, so far
@@ -228,7 +231,8 @@ class Following:
         """Note that what a line does cannot be followed."""
         frame = self.frame
         line = f"{frame.code.co_filename}:{frame.line}" if frame else "the function"
-        self.reads.reasons[Reason(line, does, remedy)] = None
+        self.reads.reasons[Reason(line, does, remedy, self.passing)] = None
+        self.passing = False
         return NOTHING
 
     def wrap(self, value: Any, path: str) -> Value:
@@ -353,6 +357,9 @@ class Following:
             owner = thing.owner
             kind = owner.kind if isinstance(owner, Created) else \
                 owner.value if isinstance(owner.value, type) else type(owner.value)
+            if kind is None:
+                return self.refuse(f"reads super().{name} of what is not known to be an object",
+                                   "make the object outside of the function")
             order = kind.__mro__
             after = order[order.index(thing.after) + 1:] if thing.after in order else order
             return self.of_class(owner, kind, name, after)
@@ -626,8 +633,8 @@ class Following:
 
     def item(self, thing: Any, keys: Value, plain: bool) -> Value:
         """`thing[key]`."""
-        if isinstance(thing, Outside) and type(thing.value) in (
-                dict, list, tuple, types.MappingProxyType) and plain:
+        if isinstance(thing, Outside) and plain and type(thing.value) in (
+                dict, list, tuple, collections.defaultdict, types.MappingProxyType):
             found: set[Any] = set()
             for key in keys:
                 try:
@@ -658,7 +665,7 @@ class Following:
         a loop over it calls.
         """
         kind = thing.kind if isinstance(thing, Created) else type(thing.value)
-        if kind in (None, pure.TUPLE_GETTER) or pure.is_own(kind) \
+        if kind in (None, pure.TUPLE_GETTER, *pure.CONTAINERS) or pure.is_own(kind) \
                 or issubclass(kind, BaseException) or kind.__module__ in ("enum", "abc"):
             return NOTHING
         key = "operators", thing, shown, changes, loop
@@ -684,6 +691,8 @@ class Following:
                         and not (shown and name in _SHOWN) or not changes and name in _CHANGES \
                         or loop and name not in _LOOPING:
                     continue
+                if isinstance(part, types.FunctionType) and part.__module__ == "enum":
+                    continue  # of flags: what they give follows from their values
                 if isinstance(part, types.FunctionType):
                     self.reads.note("own", base, name, f"{base.__name__}.{name}")
                     found |= self.call(self.intern(Bound, self.only(part, name), thing),
@@ -921,8 +930,9 @@ class Following:
             return NOTHING
         if function is next:
             for each in args[0] if args else ():
-                if isinstance(each, Outside):
-                    return self.refuse("takes the next part of an iterator from outside",
+                if isinstance(each, Outside) and hasattr(type(each.value), "__next__"):
+                    return self.refuse(f"takes the next part of {each.path}, an iterator from "
+                                       "outside",
                                        "take it outside of the function")
         if function not in _BLIND:
             self.count(frozenset().union(rest, *args, *kwargs.values()))
@@ -934,6 +944,9 @@ class Following:
             for each in frozenset().union(rest, *args[:1]):
                 self.elements(each)
             return SIZES if function is len else NOTHING
+        own = NONE
+        if function is collections.defaultdict and args:  # what it makes itself is in it
+            own, args = self.call(args[0], [], {}), args[1:]
         shown = function in _SHOWING or pure.is_of_numpy(function)
         if function not in _BLIND or function is iter and len(args) > 1:
             self.call_objects([*args, *kwargs.values(), rest])
@@ -946,8 +959,8 @@ class Following:
         assert frame is not None
         made = frame.site((frame.line, path))
         made.named = function not in _BLIND and isinstance(function, type)
-        self.put(made.contents, result)
-        if result:
+        self.put(made.contents, result | own)
+        if result or own:
             self.put(made.contents, [made])
         return result | {made}
 
@@ -1100,7 +1113,8 @@ class Following:
                     return self.refuse(f"calls {owner.path}.{name}",
                                        "seed outside of the function")
                 return self.given_away([given])
-            if name in pure.CHANGING:
+            if name in pure.CHANGING or isinstance(value, collections.defaultdict) \
+                    and name in ("__getitem__", "__missing__"):
                 return self.refuse(f"changes {owner.path}, which is outside, by .{name}()",
                                    "return the value, or keep it in a Tensor that is assigned to")
             if isinstance(value, (*pure.MEMORY, *pure.PLAIN)):
@@ -1202,14 +1216,35 @@ class Following:
             held = thing.value
             if isinstance(held, Tensor) and type(held) is Tensor:
                 return  # seen in the capture itself
+            if name and (pure.is_plain(held) or is_container(held) or name == "__traceback__"
+                         and not isinstance(held, BaseException)):
+                return  # they have no attributes: an error, and no change
             if name and not isinstance(held, (type, types.ModuleType)) \
                     and self.setter(thing, type(held), name, value):
                 return
             if isinstance(held, (*pure.PLAIN, tuple, types.FunctionType)) and not name:
                 return
+            if name and name in getattr(held, "__dict__", ()) and not isinstance(held, type) \
+                    and not hasattr(type(found_in(type(held).__mro__, name)), "__set__") \
+                    and self.is_kept(value, "attribute", held, name, f"{thing.path}.{name}"):
+                return
             shown = f"{thing.path}.{name}" if name else f"{what} {thing.path}".strip()
             self.refuse(f"changes {shown}, which is outside; a replay would not do it again",
                         "return the value, or keep it in a Tensor that is assigned to")
+
+    def is_kept(self, value: Value, kind: str, owner: Any, key: str, path: str) -> bool:
+        """Whether a place is given what it holds already, a number, a text or the like: then it is
+        guarded, and need not be given it again.
+        """
+        # r[impl replay.reads.followed]
+        if len(value) != 1 or self.is_unsure(value):
+            return False
+        written, = value
+        held = self.reads.note(kind, owner, key, path)
+        if pure.is_plain(held) and same(held, written.value):
+            return True
+        self.passing = pure.is_plain(held)  # after this call it holds that
+        return False
 
     def setter(self, thing: Any, kind: type, name: str, value: Value) -> bool:
         """Call what a class has to set an attribute; whether there is something."""

@@ -20,7 +20,8 @@ from impl.tensor.base import dependent_bits
 
 #: The buffers that the kernels read of the arguments, whether an argument may depend on a
 #: parameter, and what stands in the places of expressions; None if anything has changed.
-Hold = Callable[[Sequence[Any], Mode], "tuple[list[Buffer], int, tuple[Stood, ...]] | None"]
+Found = tuple[list[Buffer], int, tuple[Stood, ...]]
+Hold = Callable[[Sequence[Any], Mode], "Found | None"]
 #: Python values that are equal if their types are and `==` says so.
 _EXACT = (bool, int, str, bytes, type(None))
 

@@ -1,6 +1,7 @@
 """What each instruction of Python does with the things on its stack; see `following`."""
 from __future__ import annotations
 
+import collections
 import dis
 import inspect
 import sys
@@ -220,10 +221,10 @@ def _called(function: Value) -> Stack:
 @operation("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME")
 def _store_global(following: Following, frame: Entered, each: dis.Instruction,
                   stack: Stack) -> None:
-    following.refuse(f"changes the global {each.argval}; a replay would not do it again",
-                     "return the value, or keep it in a Tensor that is assigned to")
-    if each.opname.startswith("STORE"):
-        stack.pop()
+    value = stack.pop() if each.opname.startswith("STORE") else NONE
+    if not following.is_kept(value, "item", frame.space, each.argval, each.argval):
+        following.refuse(f"changes the global {each.argval}; a replay would not do it again",
+                         "return the value, or keep it in a Tensor that is assigned to")
 
 
 @operation("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
@@ -260,8 +261,11 @@ def _item(following: Following, frame: Entered, each: dis.Instruction, stack: St
             isinstance(each, Outside) and each.single)))
     plain, found = not following.is_unsure(keys), NONE
     for thing in owners:
-        if isinstance(thing, (Created, Outside)) and not isinstance(
-                getattr(thing, "value", None), Tensor):
+        held = getattr(thing, "value", None)
+        if isinstance(held, collections.defaultdict) and (
+                not plain or not all(key.value in held for key in keys)):
+            following.refuse(f"may add an item to {thing.path}, which is outside", "use .get()")
+        if isinstance(thing, (Created, Outside)) and not isinstance(held, Tensor):
             following.count(keys)
         found |= following.item(thing, keys, plain)
     stack.append(found or NOTHING)

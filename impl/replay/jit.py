@@ -116,7 +116,7 @@ class TinyJit(Generic[Parameters, Returned]):
                     if found is not None:
                         self.calls += 1
                         self.replays += 1
-                        return recording.run_again(*found)
+                        return recording.run_again(found)
         return self._in_full(args, kwargs, bool(mode.poison))
 
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:
@@ -201,6 +201,10 @@ class TinyJit(Generic[Parameters, Returned]):
                                 error.remedy)] = None
             return self._trace(args, kwargs)
         reads = self._reads(args, kwargs)
+        if reads.reasons and all(reason.passing for reason in reads.reasons) \
+                and self.attempts + 1 < _ATTEMPTS:
+            self.attempts += 1
+            return self._trace(args, kwargs)
         self.reasons.update(reads.reasons)
         if reads.reasons:
             return self._trace(args, kwargs)  # r[impl replay.traced.reason]

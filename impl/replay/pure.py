@@ -23,7 +23,8 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotI
          np.dtype, np.generic, range)
 #: Containers of Python, read item by item.
 CONTAINERS: tuple[Any, ...] = (
-    list, dict, tuple, set, frozenset, collections.OrderedDict, types.MappingProxyType,
+    list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict,
+    collections.deque, types.MappingProxyType,
     type({}.keys()), type({}.values()), type({}.items()))
 #: Memory that is compared by its content.
 MEMORY = (np.ndarray, bytearray, memoryview)
@@ -50,7 +51,8 @@ _NAMES = (
     "format frozenset hash hex id int isinstance issubclass iter len list map max min next object "
     "oct ord pow range repr reversed round set slice sorted str sum tuple zip "
     "NotImplemented Ellipsis")
-_TYPES = (collections.OrderedDict, collections.deque, functools.partial, types.SimpleNamespace,
+_TYPES = (collections.OrderedDict, collections.defaultdict, collections.deque, functools.partial,
+          types.SimpleNamespace,
           *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
           np.ndarray, np.dtype, *(kind for kind in vars(np).values()
                                   if isinstance(kind, type) and issubclass(kind, np.generic)))

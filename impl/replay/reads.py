@@ -112,8 +112,8 @@ class Read:
 
 
 def _item(owner: Any, key: Any) -> Any:
-    if type(owner) is dict:
-        return owner.get(key, MISSING)
+    if isinstance(owner, dict):  # also one that makes an item where there is none
+        return dict.get(owner, key, MISSING)
     try:
         return owner[key]
     except LookupError:
@@ -163,11 +163,15 @@ _LOOKS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a function is not replayed blindly: what a line does, and what to write instead."""
+    """Why a function is not replayed blindly: what a line does, and what to write instead.
+
+    `passing`: the line gives a place another value than it holds, and will not the next time.
+    """
 
     line: str
     does: str
     remedy: str
+    passing: bool = False
 
     def __str__(self) -> str:
         return f"{self.line} {self.does}; {self.remedy}"

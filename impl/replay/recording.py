@@ -11,18 +11,18 @@ from impl.collectives import Stretch
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, spoil
 from impl.errors import ReplayError
-from impl.ir import Ops, UOp
+from impl.ir import Ops, UOp, note_late
 from impl.places import Place
 from impl.realize import Made, Prepared, Segments
 from impl.realize.prepared import Position, Segment
 from impl.replay.arguments import Arguments, aliases_of, differing, expected
-from impl.replay.guards import Hold, shortcut_of
-from impl.replay.history import Expressions, Standing, Stood
+from impl.replay.guards import Found, Hold, shortcut_of
+from impl.replay.history import Expressions, Standing
 from impl.replay.reads import Reads, compiled
 from impl.replay.results import Leaf, filled, leaves_of, template_of
 from impl.replay.states import Change, Source, States
 from impl.tensor import Tensor
-from impl.tensor.base import realize_unasked
+from impl.tensor.base import note_dependent, realize_unasked
 from impl.tensor.random import generator
 
 _RANDOM_KEY = "the key of the random numbers"
@@ -217,7 +217,7 @@ class Recording:
         now.update(zip(self.fresh, outputs, strict=True))
         self._change(now, arguments, standing)
         if self.plain and self.trusted:
-            self.standing = standing.parts[1:]
+            self.outside = standing.parts[1]
             self.shortcut = shortcut_of(arguments, [path for _, path in self.given], self.states,
                                         self.reads, self.mode, self.history)
         return filled(self.result, now, arguments, self.paths, standing)
@@ -235,9 +235,9 @@ class Recording:
             states.append(UOp(Ops.BUFFER, leaf.dtype, (), (now[buffer], version, shape)))
         return history.standing(given, states, self.random_start, start)
 
-    def run_again(self, given: Sequence[Buffer], dependent: int,
-                  standing: Sequence[Stood]) -> Any:
+    def run_again(self, found: Found) -> Any:
         """Replay a call in which the guards hold: nothing is left but to launch it."""
+        given, dependent, standing = found
         self.shortcuts += 1
         if self.launch.large:
             self.launch.let_go()
@@ -245,13 +245,14 @@ class Recording:
         result = self.result
         if result.__class__ is Leaf and len(outputs) == 1:  # most often
             leaf = outputs[0].leaf(result.shape)
-            if result.expression is not None:
-                result.expression.note(leaf, dependent, self.history.dependent,
-                                       (standing, *self.standing))
+            if result.expression is not None:  # as Expression.note does
+                note_late(leaf, (result.expression, self.history.dependent, standing, self.outside))
+                outputs[0].told = 0
+                if dependent:
+                    note_dependent(leaf)
             return Tensor._holding(leaf, result.device)
         return filled(result, dict(zip(self.fresh, outputs, strict=True)), None, self.paths,
-                      Standing(bool(dependent), self.history.dependent,
-                               (standing, *self.standing)))
+                      Standing(bool(dependent), self.history.dependent, (standing, self.outside)))
 
     def located(self, arguments: Arguments) -> dict[Buffer, Buffer] | None:
         """What stands now where the buffers stood that the capture read, if a replay is right."""
