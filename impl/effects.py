@@ -56,7 +56,7 @@ class Buffer:
         self.version = 0
         self.spoiled = False  # whether a run that did not end may have left anything in it
         self.told = -1  # the version that a replay wrote, and whose leaf tells its expression
-        self.nodes: list[weakref.ref[UOp]] = []
+        self.nodes: Sequence[weakref.ref[UOp]] = ()
         #: On a mesh: how a value of each shape that is seen here lies there.
         self.shardings: dict[Shape, Any] = _NO_SHARDINGS
 
@@ -183,9 +183,8 @@ def mark_realized(node: UOp, leaf: UOp) -> None:
     """Remember that the value of `node` is in `leaf` now."""
     note_realized(node, leaf)
     buffer: Buffer = leaf.arg[0]
-    if buffer.nodes:
-        buffer.nodes = [r for r in buffer.nodes if r() is not None]
-    buffer.nodes.append(weakref.ref(node))
+    others = [r for r in buffer.nodes if r() is not None] if buffer.nodes else ()
+    buffer.nodes = (*others, weakref.ref(node))
 
 
 def forget_realized(which: Callable[[UOp], bool] = lambda node: True) -> None:
@@ -210,7 +209,7 @@ def advance(buffer: Buffer, versions: int) -> None:
             node = reference()
             if node is not None and node.realized is not None and node.realized.arg[0] is buffer:
                 note_realized(node, None)  # r[impl effects.version.overwritten]
-        buffer.nodes = []
+        buffer.nodes = ()
 
 
 def spoil(buffers: Iterable[Buffer]) -> None:

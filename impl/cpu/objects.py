@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import tempfile
 import threading
@@ -186,16 +187,26 @@ def _length(pairs: Sequence[Pair]) -> int:
 #: What this process has.
 loaded = Objects()
 build_lock = free_after_fork(threading.RLock())
-#: The runtime as C sees it: launches, and how many.
-_RUN = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_long)
+#: The runtime, which is given launches and how many, both as C has them: see `launcher`.
+_RUN = ctypes.CFUNCTYPE(ctypes.c_long)
 
 
-def run_launches(address: int, count: int) -> None:
-    """Run launches in order, without the lock of the interpreter.
+def launcher(address: int, count: int) -> Callable[[], int]:
+    """What runs launches in order, without the lock of the interpreter.
+
+    What it returns is given to `check_launched`. The arguments are converted once: that takes
+    longer than a small kernel.
+    """
+    return functools.partial(loaded.run, ctypes.c_void_p.from_param(address),
+                             ctypes.c_long.from_param(count))
+
+
+def check_launched(failed: int) -> None:
+    """Raise what a runtime found.
 
     Raises:
         DeviceError: there is no memory for what a kernel keeps between its stages.
     """
-    if loaded.run(address, count):
+    if failed:
         raise DeviceError("launch", "no memory for what a kernel keeps between its stages",
                           "free some, or set CPU_COUNT=1")

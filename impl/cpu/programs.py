@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from impl.choosing import duration
-from impl.cpu.objects import run_launches
+from impl.cpu.objects import check_launched, launcher
 from impl.device import DeviceBackend, Launch, Memory, Table
 from impl.device.kept import KeptProgram
 from impl.ir import UOp
@@ -69,7 +69,7 @@ class CPUProgram(KeptProgram):
         """Call the function with the memories' addresses and the addresses of the values."""
         if self.shape[2]:
             arranged = Arranged([(self, memories, values)])  # alive until the run is over
-            run_launches(arranged.address, 1)
+            check_launched(launcher(arranged.address, 1)())
             return
         if self._call is None:
             self._packed = struct.Struct(f"{self.arguments + len(self.variables)}P").pack
@@ -121,7 +121,7 @@ class CPUTable(Table):
     def __init__(self, launches: Sequence[Launch]) -> None:
         super().__init__(launches)
         self.arranged = Arranged(self.launches)
-        self.address, self.count = self.arranged.address, len(self.launches)
+        self.launch = launcher(self.arranged.address, len(launches)) if launches else int
         self.first = self.arranged.first
         self.words = memoryview(self.arranged.words)  # type: ignore[arg-type]  # quicker to set
 
@@ -140,5 +140,6 @@ class CPUTable(Table):
     def replay(self) -> None:
         """Run all launches in order."""
         # r[impl cpu.table.call]
-        if self.count:
-            run_launches(self.address, self.count)
+        failed = self.launch()
+        if failed:
+            check_launched(failed)

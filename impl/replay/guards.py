@@ -20,7 +20,7 @@ from impl.tensor.base import dependent_bits
 
 #: The buffers that the kernels read of the arguments, whether an argument may depend on a
 #: parameter, and what stands in the places of expressions; None if anything has changed.
-Found = tuple[list[Buffer], int, tuple[Stood, ...]]
+Found = tuple[list[Buffer], int, Stood]
 Hold = Callable[[Sequence[Any], Mode], "Found | None"]
 #: Python values that are equal if their types are and `==` says so.
 _EXACT = (bool, int, str, bytes, type(None))
@@ -71,11 +71,11 @@ def _standing(test: Test, history: Expressions, paths: Sequence[str], names: Seq
     """The words for what stands in the places of expressions: see `Expressions.standing`."""
     told = [names[paths.index(path)] for path in history.paths]
     if history.dependent:
-        return f"1, ({''.join(f'n{name}, ' for name in told)})"
+        return f"1, ({''.join(f'n{name}, 0, (), ' for name in told)})"
     for name in told:  # what depends on a parameter is held, and looked at in full
         test.add(f"n{name}.late is not None and n{name}.late[1]")
     bits = " | ".join(f"n{name}.reads" for name in told) or "0"
-    held = "".join(f"({test.name(weakref.ref)}(b{name}), v{name}, s{name}), " for name in told)
+    held = "".join(f"{test.name(weakref.ref)}(b{name}), v{name}, s{name}, " for name in told)
     return f"({bits}) & {test.name(dependent_bits)}[0], ({held})"
 
 

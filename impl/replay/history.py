@@ -17,13 +17,13 @@ from impl.errors import GraphError
 from impl.gradient import below, expression_of, leading_to
 from impl.gradient.custom import lost, with_gradient
 from impl.gradient.substitution import substituted
-from impl.ir import Ops, UOp, note_late, toposort
+from impl.ir import Ops, Shape, UOp, note_late, toposort
 from impl.tensor.base import is_dependent, note_dependent, parameters
 from impl.tensor.random import generator
 
-#: What stood in a place: a node; or a weak reference to a buffer, its version and the shape in
-#: which it was seen; or a number of the random counter.
-Stood = Any
+#: What stood in the places of a call, three entries for each: a weak reference to a buffer, its
+#: version and the shape in which it was seen; or a node, or a number of the random counter.
+Stood = Sequence[Any]
 _CUSTOM = "a gradient of its own (custom_gradient, checkpoint, linalg, a kernel of one's own)"
 _INNER = "a value that was computed inside and is not kept"
 SIZES = "sizes that depend on a variable"
@@ -43,10 +43,10 @@ class Expression:
                  lost: str) -> None:
         self.name, self.root, self.form, self.used, self.lost = name, root, form, used, lost
 
-    def __call__(self, *standing: Sequence[Stood]) -> UOp:
+    def __call__(self, *standing: Stood) -> UOp:
         """The expression of one call, given what stood in the places."""
-        leaves = {place: leaf for place, (part, number) in self.used.items()
-                  if (leaf := _node(place, standing[part][number])) is not None}
+        leaves = {place: leaf for place, (part, number) in self.used.items() if (
+            leaf := _node(place, *standing[part][3 * number:3 * number + 3])) is not None}
         why = self.lost or (_GONE if len(leaves) < len(self.used) else "")
         if not why:
             return substituted([self.root], leaves)[0]  # r[impl replay.gradient.eager]
@@ -58,7 +58,7 @@ class Expression:
         return with_gradient(self.form, lost(tuple(leaves.values()), error, why is _GONE))
 
     def note(self, leaf: UOp, dependent: bool | int, held: bool,
-             parts: Sequence[Sequence[Stood]]) -> None:
+             parts: Sequence[Stood]) -> None:
         """A call has filled this leaf: see `Standing`."""
         note_late(leaf, (self, held, *parts))
         leaf.arg[0].told = leaf.arg[1]
@@ -66,14 +66,13 @@ class Expression:
             note_dependent(leaf)
 
 
-def _node(place: UOp, held: Stood) -> UOp | None:
+def _node(place: UOp, held: Any, version: int, shape: Shape) -> UOp | None:
     """What stood in a place; None if its memory is gone."""
     if isinstance(held, UOp):
         return held
     if isinstance(held, int):
         return generator.counters.bind(held)
-    reference, version, shape = held
-    buffer = reference()
+    buffer = held()
     return None if buffer is None else UOp(Ops.BUFFER, place.dtype, (), (buffer, version, shape))
 
 
@@ -91,7 +90,7 @@ class Standing(NamedTuple):
 
     dependent: bool
     held: bool
-    parts: Sequence[Sequence[Stood]]
+    parts: Sequence[Stood]
 
 
 class Expressions:
@@ -188,21 +187,22 @@ class Expressions:
         held = self.dependent or any(map(is_held, [*leaves, *states])) \
             or any(root is not leaf and _is_of_parameters(root) for root, leaf in given)
         strong = held and not self.weak
-        found = [[_kept(root, leaf, strong) for root, leaf in given],
-                 [_kept(leaf, leaf, strong) for leaf in states],
-                 [start - begun + int(bind.src[1].arg) if bind.src[0].arg[0].startswith("random#")
-                  else generator.key for bind in self.draws]]
+        found = [[each for root, leaf in given for each in _kept(root, leaf, strong)],
+                 [each for leaf in states for each in _kept(leaf, leaf, strong)],
+                 [each for bind in self.draws for each in (
+                     start - begun + int(bind.src[1].arg)
+                     if bind.src[0].arg[0].startswith("random#") else generator.key, 0, ())]]
         return Standing(held or any(is_dependent(root) for root, _ in given), held, found)
 
 
 def _kept(root: UOp, leaf: UOp, strong: bool) -> Stood:
     """What is kept of what stood in a place: the node, or no more than where it was."""
     if strong:
-        return root
+        return root, 0, ()
     buffer, version, shape = leaf.arg
     if root is not leaf:
         if not any(node.late is not None for node in toposort((root,))):
-            return root
+            return root, 0, ()
         buffer.told = version  # but by an expression that would keep all calls before
     return weakref.ref(buffer), version, shape
 

@@ -88,7 +88,7 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def cache_clear(self) -> None:
         """Forget all captures; the next call runs as it is, the one after is captured."""
-        self.calls = self.replays = self.traces = 0
+        self.begun = self.found = self.traces = 0  # calls looked at in full, and their replays
         self.entries: list[Recording] = []
         self.reasons: dict[Reason, None] = {}  # why calls are traced, if they are
         self.attempts = 0  # captures that came to nothing, one after the other
@@ -96,6 +96,16 @@ class TinyJit(Generic[Parameters, Returned]):
         self.told = False
 
     reset = cache_clear
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were."""
+        return self.begun + sum(recording.shortcuts for recording in self.entries)
+
+    @property
+    def replays(self) -> int:
+        """How many of them were replayed."""
+        return self.found + sum(recording.shortcuts for recording in self.entries)
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture, replay or trace."""
@@ -114,16 +124,14 @@ class TinyJit(Generic[Parameters, Returned]):
                         break
                     found = hold(args, mode)
                     if found is not None:
-                        self.calls += 1
-                        self.replays += 1
                         return recording.run_again(found)
         return self._in_full(args, kwargs, bool(mode.poison))
 
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:
         """Run, capture, replay or trace, when everything has to be looked at."""
         with lock:  # runs of other threads are no part of this one
-            self.calls += 1
-            first = self.calls == 1
+            first = not self.begun
+            self.begun += 1
             if not first and self.entries:
                 found, returned = self._replay(args, kwargs, poisoned)
                 if found:
@@ -151,7 +159,7 @@ class TinyJit(Generic[Parameters, Returned]):
             if now is not None:
                 returned = recording.run(arguments, now, poisoned)
                 recording.uses += 1
-                self.replays += 1
+                self.found += 1
                 if place:
                     self.entries.insert(0, self.entries.pop(place))
                 return True, returned
@@ -253,7 +261,7 @@ class TinyJit(Generic[Parameters, Returned]):
         for place, other in enumerate(self.entries):
             if other.is_like(recording):
                 recording.trusted = other.keys == recording.keys
-                if recording.trusted:
+                if recording.trusted:  # no shortcut of the other one was ever used
                     self.entries[place] = recording
                     return
         self.entries.insert(0, recording)
