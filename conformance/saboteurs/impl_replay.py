@@ -190,6 +190,33 @@ class OnlyOneWayIsLookedAt(Edit):
     old, new = "return [a | b for a, b in zip(first, second, strict=False)]", "return first"
 
 
+class WritesAreNotRead(Edit):
+    rule = "replay.reads.followed"
+    description = "what a body writes to a place for the time of a call is not what it reads there"
+    file = "impl/replay/following.py"
+    first = "test_bodies_of_users_are_replayed"
+    old = "frozenset(found.get(name, ()))"
+    new = "NONE"
+
+
+class WhatWasChangedIsNotSaid(Edit):
+    rule = "replay.traced.reason"
+    description = "a function that leaves another value outside each time is captured for ever"
+    file = "impl/replay/jit.py"
+    first = "test_what_holds_another_value_after_each_call_is_named"
+    old = "self.reasons.update(dict.fromkeys(reads.changed()))"
+    new = "pass"
+
+
+class LayersAreNotMade(Edit):
+    rule = "replay.reads.followed"
+    description = "what checks the arguments of a layer is taken for the one that makes it"
+    file = "impl/replay/following.py"
+    first = "test_bodies_of_users_are_replayed"
+    old = 'wrapped = getattr(value, "__wrapped__", None)'
+    new = "wrapped = None"
+
+
 class GradientsAlwaysPass(Edit):
     rule = "replay.guard.complete"
     description = "a block without gradients is not noticed"

@@ -33,7 +33,6 @@ from impl.replay.reads import (
     code_of,
     form_of,
     is_container,
-    same,
 )
 from impl.tensor import Tensor
 from impl.tensor.base import mode
@@ -185,7 +184,8 @@ class Following:
         self.interned: dict[Any, Any] = {}
         self.frames: dict[Any, Entered] = {}
         self.changed = False
-        self.passing = False  # whether what is refused now may be followed at the next call
+        # What is written to places outside that have to hold it, or what they held, afterwards.
+        self.written: dict[int, dict[str, set[Any]]] = {}
         self.frame: Entered | None = None
         self.stamp = 0  # counts what is found
         self.rounds = 0  # through all frames, so far
@@ -206,7 +206,8 @@ class Following:
         given = [self.argument(value, f"args[{n}]") for n, value in enumerate(args)]
         named = {key: self.argument(value, key) for key, value in kwargs.items()}
         self.reads.note("attribute", Tensor, "training", "Tensor.training")  # methods ask for it
-        self.reads.note("attribute", type(Tensor), "changes", "the methods of Tensor")
+        self.reads.note("attribute", type(Tensor), "changes",
+                        "how often a method of Tensor was set")
         self.reads.note("attribute", mode, "gradients", "whether gradients pass")  # no_grad
         self.changed = True
         while self.changed and (self.trust or not self.reads.reasons):
@@ -229,11 +230,14 @@ class Following:
 
     def refuse(self, does: str, remedy: str) -> Value:
         """Note that what a line does cannot be followed."""
+        self.reads.reasons[self.reason(does, remedy)] = None
+        return NOTHING
+
+    def reason(self, does: str, remedy: str) -> Reason:
+        """What the line does that is looked at."""
         frame = self.frame
         line = f"{frame.code.co_filename}:{frame.line}" if frame else "the function"
-        self.reads.reasons[Reason(line, does, remedy, self.passing)] = None
-        self.passing = False
-        return NOTHING
+        return Reason(line, does, remedy)
 
     def wrap(self, value: Any, path: str) -> Value:
         """The thing for an object from outside."""
@@ -329,7 +333,8 @@ class Following:
             builtins = space.get("__builtins__", {})
             known = builtins if isinstance(builtins, dict) else vars(builtins)
             held = self.reads.note("item", known, name, name)
-        return NOTHING if held is MISSING else self.wrap(held, name)
+        written = self.written_to(space, name)
+        return (NOTHING if held is MISSING else self.wrap(held, name)) | written
 
     def attribute(self, thing: Any, name: str) -> Value:
         """What an attribute of a thing may be."""
@@ -357,9 +362,6 @@ class Following:
             owner = thing.owner
             kind = owner.kind if isinstance(owner, Created) else \
                 owner.value if isinstance(owner.value, type) else type(owner.value)
-            if kind is None:
-                return self.refuse(f"reads super().{name} of what is not known to be an object",
-                                   "make the object outside of the function")
             order = kind.__mro__
             after = order[order.index(thing.after) + 1:] if thing.after in order else order
             return self.of_class(owner, kind, name, after)
@@ -461,7 +463,7 @@ class Following:
             own_names = getattr(outside.value, "__dict__", None)
             if own_names is not None and name in own_names:
                 held = self.reads.note("attribute", outside.value, name, path)
-                return self.wrap(held, path)
+                return self.wrap(held, path) | self.written_to(own_names, name)
             if own_names is not None:
                 self.reads.note("absent", own_names, name, path)
         if order not in (None, kind.__mro__) or type(kind) is not type or _computes(found):
@@ -598,7 +600,7 @@ class Following:
             if not is_container(thing.value):
                 return found
             thing.parts = found
-        return thing.parts
+        return thing.parts | self.written_to(thing.value) if self.written else thing.parts
 
     def parts_outside(self, thing: Outside, loop: bool) -> Value:
         """What one gets by going through an object from outside."""
@@ -647,7 +649,7 @@ class Following:
                     continue
                 if held is not MISSING:
                     found |= self.wrap(held, f"{thing.path}[{key.value!r}]")
-            return frozenset(found)
+            return self.written_to(thing.value) | found
         if isinstance(thing, Outside) and isinstance(thing.value, type) \
                 and "__class_getitem__" in {name for each in thing.value.__mro__
                                             for name in vars(each)}:
@@ -814,6 +816,9 @@ class Following:
                 return self.refuse(f"calls {thing.path}", "seed outside of the function")
             if value.__module__.startswith("numpy") and not pure.is_pure(value):
                 return self.not_followed(value, thing.path)
+            wrapped = getattr(value, "__wrapped__", None)  # a function of ours that only checks
+            if isinstance(wrapped, types.FunctionType) and pure.is_followed(wrapped.__code__):
+                return self.call(self.wrap(wrapped, thing.path), args, kwargs, rest)
             inner = [self.wrap(cell.cell_contents, thing.path) for cell in value.__closure__ or ()
                      if _filled(cell)]
             return self.given_away([*args, *kwargs.values(), rest, *inner])
@@ -873,6 +878,9 @@ class Following:
         for name in ("__new__", "__init__"):
             start = found_in(value.__mro__, name)
             function = start.__func__ if isinstance(start, staticmethod) else start
+            if name == "__new__" and is_library(getattr(
+                    getattr(function, "__code__", None), "co_filename", "")):
+                continue  # of a layer of ours: it notes a text for `__repr__`, no more
             if isinstance(function, types.FunctionType):
                 self.reads.note("method", value, name, f"{thing.path}.{name}")
                 first = frozenset([thing]) if name == "__new__" else frozenset([made])
@@ -912,7 +920,7 @@ class Following:
         found: Value = NOTHING
         for each in classes:
             for owner in owners:
-                if isinstance(each, Outside) and isinstance(owner, (Outside, Created)):
+                if isinstance(each, Outside) and is_of_class(owner, each.value):
                     found |= self.intern(Super, each.value, owner)
         return found
 
@@ -1233,18 +1241,30 @@ class Following:
                         "return the value, or keep it in a Tensor that is assigned to")
 
     def is_kept(self, value: Value, kind: str, owner: Any, key: str, path: str) -> bool:
-        """Whether a place is given what it holds already, a number, a text or the like: then it is
-        guarded, and need not be given it again.
+        """Whether what is written to a place outside may be left out of a replay, since the place,
+        in which a number, a text or the like was, holds the same after the call as before it.
+
+        That is seen in the capture (see `Reads.written`). Reads of the place give what it held, or
+        what is written.
         """
         # r[impl replay.reads.followed]
-        if len(value) != 1 or self.is_unsure(value):
-            return False
-        written, = value
         held = self.reads.note(kind, owner, key, path)
-        if pure.is_plain(held) and same(held, written.value):
-            return True
-        self.passing = pure.is_plain(held)  # after this call it holds that
-        return False
+        if not pure.is_plain(held) or not all(
+                isinstance(each, Outcome) or isinstance(each, Outside)
+                and pure.is_plain(each.value) for each in value):
+            return False
+        space = owner if kind == "item" else vars(owner)
+        self.put(self.written.setdefault(id(space), {}).setdefault(key, set()), value)
+        self.reads.written[kind, id(owner), key] = self.reason(
+            f"changes {path}, which is outside; a replay would not do it again",
+            "return the value, or keep it in a Tensor that is assigned to")
+        return True
+
+    def written_to(self, space: Any, name: str | None = None) -> Value:
+        """What is written to a place of the names of an object or a module; or to any of them."""
+        found = self.written.get(id(space), {})
+        return frozenset().union(*found.values()) if name is None else \
+            frozenset(found.get(name, ()))
 
     def setter(self, thing: Any, kind: type, name: str, value: Value) -> bool:
         """Call what a class has to set an attribute; whether there is something."""
@@ -1328,6 +1348,16 @@ class Following:
             frame.states[offset] = found
             self.changed = True
             self.stamp += 1
+
+
+def is_of_class(thing: Any, kind: type) -> bool:
+    """Whether `super()` in a method of a class may be asked for a thing: an object of it, or a
+    class that comes from it.
+    """
+    held = thing.value if isinstance(thing, Outside) else None
+    found = thing.kind if isinstance(thing, Created) else \
+        held if isinstance(held, type) and issubclass(held, kind) else type(held)
+    return isinstance(thing, (Created, Outside)) and found is not None and issubclass(found, kind)
 
 
 def _is_of_user(thing: Any) -> bool:

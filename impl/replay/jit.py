@@ -209,10 +209,6 @@ class TinyJit(Generic[Parameters, Returned]):
                                 error.remedy)] = None
             return self._trace(args, kwargs)
         reads = self._reads(args, kwargs)
-        if reads.reasons and all(reason.passing for reason in reads.reasons) \
-                and self.attempts + 1 < _ATTEMPTS:
-            self.attempts += 1
-            return self._trace(args, kwargs)
         self.reasons.update(reads.reasons)
         if reads.reasons:
             return self._trace(args, kwargs)  # r[impl replay.traced.reason]
@@ -238,6 +234,8 @@ class TinyJit(Generic[Parameters, Returned]):
             self.attempts = 0
             recording.mode = realize.in_force()
             self._keep(recording)
+        elif self.attempts >= _ATTEMPTS:
+            self.reasons.update(dict.fromkeys(reads.changed()))
         return call.originals_in(result)
 
     def _recorded(self, call: StandIns, capture: Capture) -> tuple[Any, Recording | None]:

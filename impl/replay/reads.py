@@ -163,15 +163,11 @@ _LOOKS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a function is not replayed blindly: what a line does, and what to write instead.
-
-    `passing`: the line gives a place another value than it holds, and will not the next time.
-    """
+    """Why a function is not replayed blindly: what a line does, and what to write instead."""
 
     line: str
     does: str
     remedy: str
-    passing: bool = False
 
     def __str__(self) -> str:
         return f"{self.line} {self.does}; {self.remedy}"
@@ -179,11 +175,16 @@ class Reason:
 
 @dataclass
 class Reads:
-    """All that a function reads besides its arguments, and what it does that nobody can follow."""
+    """All that a function reads besides its arguments, and what it does that nobody can follow.
+
+    `written`: places that it writes to, and the reason to give where they hold something else after
+    a call than before it.
+    """
 
     places: dict[tuple[Any, ...], Read] = field(default_factory=dict)
     tensors: dict[int, Tensor] = field(default_factory=dict)
     reasons: dict[Reason, None] = field(default_factory=dict)
+    written: dict[tuple[str, int, str], Reason] = field(default_factory=dict)
     counted: bool = False  # whether Python may make a number of a symbolic size
 
     def note(self, kind: str, owner: Any, key: Any, path: str) -> Any:
@@ -198,6 +199,12 @@ class Reads:
     def hold(self) -> bool:
         """Whether all places hold what they held."""
         return all(place.holds() for place in self.places.values())
+
+    def changed(self) -> list[Reason]:
+        """Why the places that the function writes to do not hold what they held."""
+        return [self.written[place.kind, id(place.owner), place.key]
+                for place in self.places.values()
+                if (place.kind, id(place.owner), place.key) in self.written and not place.holds()]
 
     def broken(self) -> Read | None:
         """A place that holds something else now."""

@@ -342,7 +342,7 @@ def scheduled() -> Body:
         optimizer.step()
         scheduler.step()
         return loss
-    return Body(step, pairs(2, 4), [], weights_of(model), why="changes scheduler.last_epoch")
+    return Body(step, pairs(2, 4), [], weights_of(model), why="optimizer.param_groups")
 
 
 @body
@@ -1073,3 +1073,58 @@ def sparse_masks() -> Body:
         masks["causal"][0, 2] = 1
     return Body(attend, lambda call: (drawn(3, 4, seed=call),), [
         corner, lambda: setattr(cfg, "mask", "full"), lambda: masks.update(full=masks["causal"])])
+
+
+@body
+def flags() -> Body:
+    class Parts(enum.IntFlag):
+        SCALE = 1
+        SHIFT = 2
+    state = types.SimpleNamespace(parts=Parts.SCALE)
+
+    def run(x: Tensor) -> Tensor:
+        x = x * 2 if state.parts & Parts.SCALE else x
+        return x + 1 if Parts.SHIFT in state.parts else x
+    return Body(run, lambda call: (drawn(3, seed=call),), [
+        lambda: setattr(state, "parts", Parts.SHIFT),
+        lambda: setattr(state, "parts", Parts.SCALE | Parts.SHIFT)])
+
+
+@body
+def layers_made_inside() -> Body:
+    width = types.SimpleNamespace(out=2)
+
+    def run(x: Tensor) -> Tensor:
+        return nn.Sequential(nn.Conv2d(2, width.out, 1), nn.BatchNorm2d(width.out), nn.ReLU())(x)
+    return Body(run, lambda call: (drawn(2, 2, 2, 2, seed=call),),
+                [lambda: setattr(width, "out", 3)])
+
+
+@body
+def collected() -> Body:
+    class Factor:
+        by = 2.0
+    state = Factor()
+    table = defaultdict(float, scale=1.5)
+
+    def run(x: Tensor) -> Tensor:
+        groups: dict[str, list[Any]] = defaultdict(list)
+        groups["a"].append(state)
+        return x * groups["a"][0].by + table["scale"]
+    return Body(run, lambda call: (drawn(2, seed=call),), [
+        lambda: setattr(state, "by", 3.0), lambda: table.update(scale=0.5)])
+
+
+@body
+def put_back() -> Body:
+    """What is written for the time of a call decides what else is read."""
+    state, scales = types.SimpleNamespace(mode="a", seen=False), {"a": 2.0, "b": 3.0}
+
+    def run(x: Tensor) -> Tensor:
+        state.mode, state.seen = "b", True
+        x = x * scales[state.mode] + scales[vars(state)["mode"]]
+        state.mode = "a"
+        return x
+    return Body(run, lambda call: (drawn(2, seed=call),), [
+        lambda: scales.update(b=5.0), lambda: setattr(state, "seen", False)],
+        lambda: vars(state))
