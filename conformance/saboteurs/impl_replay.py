@@ -246,7 +246,7 @@ class ReasonsAreForgotten(Edit):
     rule = "replay.traced.reason"
     description = "what nobody can follow is replayed"
     file = "impl/replay/following.py"
-    old, new = "self.reads.reasons[Reason(line, does, remedy)] = None", "pass"
+    old, new = "self.reads.reasons[self.reason(does, remedy)] = None", "pass"
 
 
 class NobodyIsTrusted(Edit):
@@ -350,7 +350,7 @@ class GradientsHaveTheValuesOfTheCapture(Edit):
     rule = "replay.gradient.eager"
     description = "a gradient of what a replay returned uses the random numbers of the capture"
     file = "impl/replay/history.py"
-    old, new = "[start - begun + int(bind.src[1].arg) if", "[int(bind.src[1].arg) if"
+    old, new = "start - begun + int(bind.src[1].arg)\n", "int(bind.src[1].arg)\n"
 
 
 class LostWaysAreNoWays(Edit):
@@ -371,7 +371,7 @@ class ResultsHoldAllCallsBefore(Edit):
     rule = "replay.gradient.eager"
     description = "a state that goes through many calls holds all values that it had"
     file = "impl/replay/history.py"
-    old, new = "    if strong:\n        return root\n", "    return root\n"
+    old, new = "    if strong:\n        return root, 0, ()\n", "    return root, 0, ()\n"
 
 
 class TransformsReplay(Edit):

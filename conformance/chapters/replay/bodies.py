@@ -1118,13 +1118,15 @@ def collected() -> Body:
 @body
 def put_back() -> Body:
     """What is written for the time of a call decides what else is read."""
-    state, scales = types.SimpleNamespace(mode="a", seen=False), {"a": 2.0, "b": 3.0}
+    state = types.SimpleNamespace(mode="a", seen=False)
+    scales, shifts = {"a": 2.0, "b": 3.0}, {"a": 0.5, "b": 1.5}
 
     def run(x: Tensor) -> Tensor:
         state.mode, state.seen = "b", True
-        x = x * scales[state.mode] + scales[vars(state)["mode"]]
+        x = x * scales[state.mode] + shifts[vars(state)["mode"]]
         state.mode = "a"
         return x
     return Body(run, lambda call: (drawn(2, seed=call),), [
-        lambda: scales.update(b=5.0), lambda: setattr(state, "seen", False)],
+        lambda: scales.update(b=5.0), lambda: shifts.update(b=2.5),
+        lambda: setattr(state, "seen", False)],
         lambda: vars(state))
