@@ -201,7 +201,7 @@ def matrix_slice(slug: str, anchors: bool = False) -> str:
     chosen = [row for row in rows() if row["id"].startswith(f"{slug}.")]
     if not chosen:
         raise PluginError(f"there are no rules {slug}")
-    names = ["rule", "tier", "level", "code", "tests", "saboteurs", *map(title, own_reports())]
+    names = ["rule", "tier", "word", "code", "tests", "saboteurs", *map(title, own_reports())]
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(matrix_row(row, anchors) for row in chosen)
     table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
