@@ -116,7 +116,7 @@ def missing_entries(keys: Iterable[str], loaded: Container[str],
 
 
 def entry(kept: Store, kind: str, key: str) -> dict[str, str]:
-    """What an entry says of a kernel's object; nothing if there is none, or it is damaged."""
+    """The facts of an entry about a kernel's object; empty if it is missing or damaged."""
     try:
         found = json.loads(kept.get(kind, key) or b"")
         return {str(name): str(value) for name, value in found.items()}

@@ -79,7 +79,7 @@ Key = tuple[Ops, int]
 
 
 def buffer_key(buffer: UOp) -> Key:
-    """What tells a kernel's buffers apart: two PARAMs of one position are one buffer."""
+    """The key of a kernel's buffer: two PARAMs of one position are one buffer."""
     return buffer.op, buffer.arg if buffer.op is Ops.PARAM else buffer.arg[0]
 
 
@@ -106,7 +106,7 @@ def exchanged(node: UOp) -> tuple[UOp, ...]:
 
 
 class StageContents(NamedTuple):
-    """What stands below a STORE. Steps change a few stages, and leave the others as they are."""
+    """The nodes below a STORE. A step changes a few stages, and keeps the others."""
 
     order: tuple[UOp, ...]       # all nodes, sources first
     ranges: tuple[UOp, ...]      # the loops among them
@@ -119,7 +119,7 @@ _stages: weakref.WeakKeyDictionary[UOp, StageContents] = weakref.WeakKeyDictiona
 
 
 def stage_of(store: UOp) -> StageContents:
-    """What stands below a STORE, looked at once as long as it lives."""
+    """The contents of a stage, collected once for each STORE."""
     found = _stages.get(store)
     if found is None:
         order = tuple(toposort(store.src))  # without the STORE, or it would live for ever
@@ -441,7 +441,7 @@ def _fixed(loop: UOp) -> int:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one run of a kernel costs: arithmetic operations, and distinct bytes touched."""
+    """The cost of one run of a kernel: arithmetic operations, and distinct bytes touched."""
 
     operations: int
     bytes: int

@@ -23,8 +23,8 @@ Digit = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Fragment:
-    """What a lane holds of a matrix: `lanes` are the digits of its number, the greatest first, and
-    `elements` those of an element in its fragment.
+    """The part of a matrix in one lane: `lanes` are the digits of the lane's number, the greatest
+    first, and `elements` those of an element in its fragment.
     """
 
     lanes: tuple[Digit, ...]

@@ -28,7 +28,7 @@ from impl.symbolic import plain
 
 @dataclass(frozen=True)
 class Temporary:
-    """What has to agree before one temporary may lie where another one was.
+    """The facts in which two temporaries agree if one takes over the memory of the other.
 
     `nbytes` may be symbolic: then it has to agree for all values of the variables.
     """

@@ -272,5 +272,5 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int) -> Tensor:
-        """What is added to scores so that a place sees those up to its own: 0 and -inf."""
+        """A mask to add to scores: 0 up to a token's own position, and -inf behind it."""
         return Tensor.full((sz, sz), -math.inf).triu(1)

@@ -158,7 +158,7 @@ class ParameterDict(ModuleDict):
 
 
 class Identity(Module):
-    """What it is given, whatever it was made with."""
+    """A layer that returns its argument; it takes any arguments when it is made."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Nothing is kept."""

@@ -24,7 +24,7 @@ Rates = list[float]
 
 
 class Scheduler:
-    """What all schedules share. Subclasses say in `get_lr` what the next rates are.
+    """The base of all schedules. Subclasses give the next rates in `get_lr`.
 
     `step()` is called after that of the optimiser. Each group of parameters has a first rate of
     its own, which it keeps as `group["initial_lr"]`.

@@ -130,7 +130,7 @@ class ParameterGroup(MutableMapping[str, Any]):
 
 
 class Optimizer:
-    """What all optimisers share. Subclasses say how one parameter changes."""
+    """The base of all optimisers. Subclasses give the change of one parameter."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -196,7 +196,7 @@ class Optimizer:
         return _memory(parameter)
 
     def loaded(self, name: str, saved: Mapping[str, Any]) -> Any:
-        """What a memory is to be, where a parameter has the `saved` ones; None: as at first."""
+        """A memory's value by the `saved` ones of a parameter; None: its first value."""
         return saved.get(name)
 
     def first_values(self, group: ParameterGroup) -> None:
@@ -561,7 +561,7 @@ class Adagrad(Optimizer):
         return _memory(parameter)
 
     def loaded(self, name: str, saved: Mapping[str, Any]) -> Any:
-        """What a memory is to be, where a parameter has the `saved` ones; None: as at first."""
+        """A memory's value by the `saved` ones of a parameter; None: its first value."""
         return saved.get(name)
 
     def first_values(self, group: ParameterGroup) -> None:

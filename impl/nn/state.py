@@ -60,7 +60,7 @@ def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
 
 
 def torch_load(path: str | os.PathLike[str]) -> Any:
-    """What `torch.save` wrote, a `.pt` or `.pth` file, read without running anything in it.
+    """Read a `.pt` or `.pth` file of `torch.save`, without running anything in it.
 
     Raises:
         DTypeError: it is no such file, is damaged, or has other objects than tensors in it.
@@ -109,7 +109,7 @@ def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -
 
 
 def own_tensor(value: Any) -> Any:
-    """What another library's tensor, or an array, is here; anything else as it is."""
+    """A tensor of another library, or an array, as a `Tensor`; anything else as it is."""
     return Tensor(value) if not isinstance(value, Tensor) and hasattr(value, "__array__") \
         else value
 

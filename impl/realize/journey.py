@@ -21,7 +21,7 @@ def rewrite_rows(made: Sequence[Rewrite]) -> list[dict[str, str]]:
 
 
 def language_rewrites(kernel: PlannedKernel, steps: Sequence[str]) -> list[Rewrite]:
-    """What rules do about what a kernel's language lacks, done again: its text may be known."""
+    """The rewrites for a kernel's language, made again, since its text may come from a cache."""
     # r[impl inspect.journey.complete]
     first = len(rewrites)
     Device[kernel.device].source(with_steps(kernel.ast, steps))

@@ -23,7 +23,7 @@ from impl.schedule import Plan, collector_at_rest, document, plan_for, shared_pl
 
 
 def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
-    """What the holders hold, on the devices that they name.
+    """The values of the holders, on the devices that they name.
 
     A value that reads no buffer is computed on the default device. A holder that names another one
     gets a copy.

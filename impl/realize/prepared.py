@@ -38,7 +38,7 @@ class Made(NamedTuple):
 
 
 class Launch(Protocol):
-    """Kernels that run on the memories of a call: first what it brings, then what it makes."""
+    """Kernels on the memories of a call: first its arguments, then its new buffers."""
 
     def run(self, memories: Sequence[Memory]) -> None:
         """Run all kernels."""
@@ -152,7 +152,7 @@ class Prepared:
 
     def run(self, buffers: Sequence[Buffer], made: Sequence[Made] | None = None,
             ready: Callable[[list[Buffer]], None] | None = None) -> list[Buffer]:
-        """Launch on the buffers that a call brings; those that it fills.
+        """Launch on the buffers of a call, and return the buffers that it filled.
 
         `made` says what these are, where that depends on the call. `ready` is told of them when all
         memory is there and no kernel runs yet.

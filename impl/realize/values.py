@@ -113,7 +113,7 @@ def read(holder: Holder) -> np.ndarray:
 
 
 def read_part(holder: Holder) -> np.ndarray | None:
-    """What `read` gives, if it is a part of a value in memory, its elements next to each other.
+    """The result of `read` for a contiguous part of a value in memory.
 
     None otherwise: then it has to be computed.
     """
@@ -173,7 +173,7 @@ def pieces(holder: Holder) -> list[tuple[int, np.ndarray]]:
 
 
 def peek(holder: Holder) -> np.ndarray | None:
-    """What `read` gives, if it is in memory; None otherwise, and where nothing may be read."""
+    """The result of `read` for a value in memory; None otherwise, and where nothing may be read."""
     if session.capturing.observers:  # what is printed shows no elements, and is not printed again
         for observer in session.capturing.observers:
             observer.printed()

@@ -25,7 +25,7 @@ from impl.symbolic import bounds, plain
 
 
 class Finding(NamedTuple):
-    """What breaks a rule, in words; where the user made it; and the rule, if it is another one."""
+    """A broken rule: the sentence, the user's line, and the rule, if it is another one."""
 
     what: str
     origin: Any

@@ -22,7 +22,7 @@ from impl.schedule.plan import Environment, PlannedKernel, Storage, lane
 
 @dataclass(eq=False)
 class Draft:
-    """What is known of a plan. Each field is written once, by the pass that is named beside it.
+    """A plan under construction. Each field is written once, by the pass that is named beside it.
 
     A field that no pass has written yet cannot be read. The properties are tables that follow from
     the fields; each is made when somebody asks for it first.

@@ -53,7 +53,7 @@ def cut(draft: Draft) -> Draft:
 
 
 def make_stages(draft: Draft) -> Draft:
-    """What each loop nest computes, and which values hold what was asked for."""
+    """Make the stages, and find the values that hold the results."""
     cuts = draft.cuts
     draft.graph = StageGraph(cuts.reasons, cuts.alias, draft.environment.default_device).build()
     draft.results = [draft.graph.result(root) for root in draft.effects.roots]
@@ -79,7 +79,7 @@ def fuse(draft: Draft) -> Draft:
 
 
 def make_late(draft: Draft) -> Draft:
-    """What is computed again where it is read, and not kept."""
+    """Choose the values that are computed again where they are read, and not kept."""
     draft.late, draft.placement = compute_late(draft.fused.groups, draft.placed,
                                                draft.environment.limits)
     return draft
@@ -157,7 +157,7 @@ def lay_out(draft: Draft) -> Draft:
 
 
 def assemble(draft: Draft) -> Draft:
-    """What each kernel is, with all that is known of it."""
+    """Assemble the graph of each kernel, with its accesses, its reason and its lines."""
     assembler = Assembler(draft.takeovers.storage, draft.private)
     kernels = [assembler.kernel(group) for group in draft.groups]
     draft.kernels = [

@@ -52,7 +52,7 @@ class Result:
 
 @dataclass(kw_only=True)
 class PlannedKernel(Kernel):
-    """A kernel, what it touches in memory that is not its own, and where it comes from."""
+    """A kernel with its accesses to memory of the schedule, and the user's line."""
 
     reads: list[Touch]
     writes: list[Touch]
@@ -63,12 +63,12 @@ class PlannedKernel(Kernel):
 
     @property
     def transfer(self) -> Transfer | None:
-        """What is sent between devices of a mesh, if it is that."""
+        """The transfer between devices of a mesh; None for a kernel."""
         return self.copy if isinstance(self.copy, Transfer) else None
 
     @property
     def name(self) -> str:
-        """What a profile shows: the loops of a kernel, or what is sent."""
+        """The name in a profile: the loops of a kernel, or the transfer."""
         told = self.copy if isinstance(self.copy, LoopInfo) else self.transfer
         return str(told or self.ast.arg.name)
 

@@ -78,7 +78,7 @@ def _origin(node: UOp) -> Any:
 
 
 def fusion(group: Group) -> str:
-    """What the stages of a kernel have in common; empty for one stage."""
+    """The reason why the stages of a kernel are together; empty for one stage."""
     if len(group.members) == 1:
         return ""
     shared = " x ".join(text(size.expression) if is_symbolic(size) else str(size)
@@ -123,7 +123,7 @@ def _visible(plan: Plan) -> set[int]:
 
 
 def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], str]]:
-    """What was decided, a line each, and the kernels that it concerns."""
+    """All decisions, a line each, with the kernels that each concerns."""
     found: list[tuple[frozenset[int], str]] = []
     shown = shown_numbers(plan)
     for number, kernel in enumerate(plan.kernels):  # r[impl inspect.debug.lines+2]

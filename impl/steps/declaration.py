@@ -64,7 +64,7 @@ class Counting(Enum):
 
 
 class Trace(Enum):
-    """What a step leaves in a kernel that some other steps cannot work on."""
+    """A trace of a step in a kernel, after which some other steps are refused."""
 
     UNIT = "TC", "a unit reads neighbours of a row at once"
     EXCHANGE = "WARP", "lanes exchange values for a reduction"

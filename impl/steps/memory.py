@@ -20,7 +20,7 @@ from impl.steps.step import Step, StepError, with_stores
 
 @dataclass(frozen=True)
 class Stream(Step):
-    """What is stored along a loop goes past the caches, where the device can do that.
+    """Stores along a loop go past the caches, where the device can do that.
 
     Legal for stores to memory that the kernel does not read and that do not go there yet.
     """

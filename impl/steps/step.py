@@ -38,7 +38,7 @@ def register_step(name: str, make: Callable[..., Step], declared: Declaration) -
 
 
 def step_parameters(name: str) -> tuple[str, ...]:
-    """What the numbers of a step are called, in the order in which they are written."""
+    """The names of a step's numbers, in the order in which they are written."""
     given = inspect.signature(STEPS[name]).parameters.values()
     return tuple(each.name for each in given if each.kind is not each.KEYWORD_ONLY)
 

@@ -19,7 +19,7 @@ CHAPTER = Path(__file__).parents[2] / "spec" / "steps.md"
 
 
 def table() -> str:
-    """All steps: how each is written, what it does, for what it is legal, and why it is taken."""
+    """All steps: text, effect, legal loops, and the reason to take it."""
     rows = [_HEAD, "|---|---|---|---|"]
     for chapter in _CHAPTERS:
         for name in sorted(name for name in STEPS if _chapter(name) == chapter):

@@ -48,7 +48,7 @@ Path = tuple[tuple[Ops, Any], ...]
 
 
 class Runtime(Protocol):
-    """What a tensor needs from the floors above it; `impl/__init__.py` sets it."""
+    """The functions of higher chapters that a tensor calls; `impl/__init__.py` sets it."""
 
     @property
     def default_device(self) -> Place:
@@ -64,7 +64,7 @@ class Runtime(Protocol):
         """The elements of a realized tensor; bfloat16 as its bits."""
 
     def read_part(self, tensor: Any) -> np.ndarray | None:
-        """What `read` gives of a part of what is in memory; None if it has to be computed."""
+        """The result of `read` for a part of a value in memory; None if it has to be computed."""
 
     def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
         """What each device of this process has of a tensor on a mesh, by its number there."""
@@ -73,7 +73,7 @@ class Runtime(Protocol):
         """How a tensor lies on its mesh; None if it is on one device."""
 
     def peek(self, tensor: Any) -> np.ndarray | None:
-        """What `read` gives if it is in memory, and None if it would have to be computed."""
+        """The result of `read` for a value in memory; None if it has to be computed."""
 
     def look(self, tensor: Any, operation: str, remedy: str) -> None:
         """Say under DEBUG that an operation computes values; refuse it while one captures."""
@@ -512,7 +512,7 @@ class TensorBase(metaclass=Named):
         return self.runtime.document([self, *others], rounds=rounds)
 
     def explain(self, *others: Self) -> str:
-        """What is fused, what crosses memory and why, for a person to read."""
+        """The schedule in sentences: kernels, fusions, boundaries with their reasons, memory."""
         return self.runtime.explain([self, *others])
 
     def numpy(self) -> np.ndarray:

@@ -31,7 +31,7 @@ class CustomKernels(Interop):
 
     def custom_kernel(self, *tensors: Self, fxn: Callable[..., Written],
                       grad_fxn: Gradient | None = None) -> list[Self]:
-        """What a kernel of one's own makes of these tensors: `Tensor.custom_kernel(out, x, fxn=f)`.
+        """The tensors after a kernel of one's own: `Tensor.custom_kernel(out, x, fxn=f)`.
 
         Args:
             tensors: what the kernel gets, all on one device. `Tensor.empty(...)` is memory in

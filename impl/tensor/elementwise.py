@@ -158,7 +158,7 @@ def _less_multiple(x: UOp, y: UOp) -> UOp:
 
 
 def remainder(x: UOp, y: UOp) -> UOp:
-    """What is left of x when as many y are taken from it as fit: it has the sign of x."""
+    """The remainder of a division that rounds toward zero; it has the sign of x."""
     if x.dtype in HALF:
         return cast(remainder(*(cast(one, dtypes.float32) for one in (x, y))), x.dtype)
     rest = _rest(x, y)

@@ -104,7 +104,7 @@ def missing(tensors: type, name: str) -> NoReturn:
 
 
 def remedy_of(tensors: type, name: str) -> str:
-    """What is written in its place: another expression, or the name that looks most like it."""
+    """The expression to write in the place of a missing name, or the name most like it."""
     known = [each for each in dir(tensors) if not each.startswith("_")]
     if name in _MEANT:
         return f"use {_MEANT[name]}"

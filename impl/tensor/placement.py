@@ -101,7 +101,7 @@ class Shards(TensorBase):
 
     @property
     def shards(self) -> list[Self]:
-        """What each device has of the value, in the order of the devices: tensors of one device."""
+        """The shards of the value, in the order of the devices: tensors of one device each."""
         found = self.sharding
         if found is None:
             return [self]
@@ -111,7 +111,7 @@ class Shards(TensorBase):
 
     @property
     def addressable_shards(self) -> list[Shard]:
-        """What the devices of this process have of the value. Nothing is sent for it.
+        """The shards on the devices of this process. Nothing is sent for it.
 
         In one process these are all devices of the mesh; of a mesh of several processes, one.
         """

@@ -30,7 +30,7 @@ class Counted(NamedTuple):
 
 
 class Statistics(Spatial):
-    """What is known of many elements: where the middle is, how often each one is there."""
+    """Medians, quantiles, modes, histograms, and sums that leave out NaN."""
 
     __slots__ = ()
 
