@@ -115,6 +115,7 @@ class Edited:
     file: str
     old: str
     first: str
+    target: str
 
 
 @dataclass(frozen=True)
@@ -332,7 +333,8 @@ def read_saboteurs(project: Project, path: Path) -> None:
             edited = next(filter(None, (class_text(each, "file") for each in (node, *above))), "")
             if not node.name.startswith("_"):  # a test's own
                 project.edits.append(Edited(place, edited, class_text(node, "old"),
-                                            class_text(node, "first")))
+                                            class_text(node, "first"),
+                                            class_text(node, "target")))
 
 
 def class_text(node: ast.ClassDef, attribute: str) -> str:
@@ -488,9 +490,23 @@ def misplaced(project: Project) -> Iterator[Problem]:
             yield Problem(place.file, place.line, what,
                           "name the code as it is now, once, or delete a mistake that nobody can "
                           "make any more")
+        if edit.target and not _is_named(project.root, edit.target):
+            yield Problem(place.file, place.line, f"{name} changes {edit.target}, which is gone",
+                          "name the function as it is now, \"package.module:function\"")
         if edit.first and edit.first.partition("[")[0] not in tests:
             yield Problem(place.file, place.line, f"{name} names {edit.first}, which no test is "
                           "called", "name a test that cites its rule")
+
+
+def _is_named(root: Path, target: str) -> bool:
+    """Whether a module has the first name of "package.module:Class.method"."""
+    module, _, path = target.partition(":")
+    file = root.joinpath(*module.split("."))
+    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+    if not file.exists():
+        return not module.startswith(("impl", "conformance"))  # a module of somebody else
+    text = file.read_text(encoding="utf-8")
+    return re.search(rf"\b{re.escape(path.partition('.')[0])}\b", text) is not None
 
 
 def tiers(project: Project) -> Iterator[Problem]:

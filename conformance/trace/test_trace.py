@@ -143,6 +143,10 @@ FAILURES = {
     "a saboteur with a test that is gone": (
         "conformance/saboteurs/impl_memory.py", "", 'class Gone:\n    rule = "memory.reuse'
         '.disjoint"\n    first = "test_nothing"\n', "Gone names test_nothing, which no test"),
+    "a mistake in a function that is gone": (
+        "conformance/saboteurs/impl_memory.py", "", 'class Gone:\n    rule = "memory.reuse'
+        '.disjoint"\n    target = "impl.memory:nobody"\n',
+        "Gone changes impl.memory:nobody, which is gone"),
     "unknown id in prose": (
         "docs/index.md", "", "See r[memory.reuse.never].\n",
         "docs/index.md:4: there is no rule memory.reuse.never"),
