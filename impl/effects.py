@@ -187,6 +187,11 @@ def mark_realized(node: UOp, leaf: UOp) -> None:
     buffer.nodes = (*others, weakref.ref(node))
 
 
+def was_computed(leaf: UOp) -> bool:
+    """Whether a schedule wrote what a leaf holds, and not who made it from data."""
+    return bool(leaf.arg[0].nodes) or leaf.arg[1] > 0
+
+
 def forget_realized(which: Callable[[UOp], bool] = lambda node: True) -> None:
     """Forget which expressions have been computed: all, or those that are chosen.
 

@@ -62,7 +62,7 @@ class ProductsByLogarithms(Instead):
 
 
 class RealizedIsDetached(AdapterSaboteur):
-    rule = "gradient.realized.keeps"
+    rule = "gradient.realized.keeps+2"
     description = "no derivative goes through what was realized"
     base = ORACLE
 

@@ -12,14 +12,6 @@ class ArgumentsAreTheirValues(Edit):
     new = "made = node"
 
 
-class ViewsAreWhatTheyShow(Edit):
-    rule = "transforms.derivative.argument+2"
-    description = "memory has the gradient of a view that was realized where it lies"
-    file = "impl/tensor/base.py"
-    old = "if shown is not value and shown.op is Ops.BUFFER and in_memory(shown) is leaf:"
-    new = "if shown is None:"
-
-
 class GradientsChangePlaces(Edit):
     rule = "transforms.derivative.value"
     description = "the gradients of several arguments change places"

@@ -419,18 +419,18 @@ def _stored(node: UOp) -> Place | None:
 
 
 def expression_of(node: UOp) -> UOp:
-    """The expression whose value a leaf holds, if a tensor still keeps it, or a replay can tell it;
+    """The expression whose value a leaf holds, if a tensor still keeps it, or the leaf can tell it;
     else the node.
     """
     if node.late is None:
         return kept_expression(node)
     told = _told.get(node)  # one walk comes here more than once
-    if told is None:  # r[impl replay.gradient.eager]
+    if told is None:  # r[impl replay.gradient.eager, gradient.realized.keeps+2]
         told = _told[node] = node.late[0](*node.late[2:])
     return told
 
 
-#: The expressions of leaves that replays filled, as long as a walk holds them.
+#: The expressions that leaves told, as long as a walk holds them.
 _told: weakref.WeakValueDictionary[UOp, UOp] = weakref.WeakValueDictionary()
 
 
@@ -444,7 +444,7 @@ def kept_expression(node: UOp) -> UOp:
                     and identical(shape_of(computed), shape_of(node)):
                 value = shown_value(computed)
                 if value is computed or in_memory(value) is not node:
-                    return computed  # r[impl gradient.realized.keeps]
+                    return computed  # r[impl gradient.realized.keeps+2]
     return node
 
 
@@ -460,13 +460,6 @@ def shown_value(node: UOp) -> UOp:
     while node.op is Ops.DETACH or node.op in MOVEMENT:
         node = node.src[0]
     return node
-
-
-def has_name(node: UOp) -> bool:
-    """Whether a view gives what it shows another name."""
-    while node.op in MOVEMENT and not _is_name(node):
-        node = node.src[0]
-    return _is_name(node)
 
 
 def _is_name(node: UOp) -> bool:

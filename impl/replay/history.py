@@ -18,7 +18,7 @@ from impl.gradient import below, expression_of, leading_to
 from impl.gradient.custom import lost, with_gradient
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, Shape, UOp, note_late, toposort
-from impl.tensor.base import is_dependent, note_dependent, parameters
+from impl.tensor.base import is_dependent, is_held, needs_gradient, note_dependent
 from impl.tensor.random import generator
 
 #: What stood in the places of a call, three entries for each: a weak reference to a buffer, its
@@ -74,11 +74,6 @@ def _node(place: UOp, held: Any, version: int, shape: Shape) -> UOp | None:
         return generator.counters.bind(held)
     buffer = held()
     return None if buffer is None else UOp(Ops.BUFFER, place.dtype, (), (buffer, version, shape))
-
-
-def is_held(leaf: UOp) -> bool:
-    """Whether a leaf holds all that its gradient needs, since it depends on a parameter."""
-    return leaf.late is not None and bool(leaf.late[1])
 
 
 class Standing(NamedTuple):
@@ -185,7 +180,7 @@ class Expressions:
         """
         leaves = [leaf for _, leaf in given]
         held = self.dependent or any(map(is_held, [*leaves, *states])) \
-            or any(root is not leaf and _is_of_parameters(root) for root, leaf in given)
+            or any(root is not leaf and needs_gradient(root) for root, leaf in given)
         strong = held and not self.weak
         found = [[each for root, leaf in given for each in _kept(root, leaf, strong)],
                  [each for leaf in states for each in _kept(leaf, leaf, strong)],
@@ -205,14 +200,6 @@ def _kept(root: UOp, leaf: UOp, strong: bool) -> Stood:
             return root, 0, ()
         buffer.told = version  # but by an expression that would keep all calls before
     return weakref.ref(buffer), version, shape
-
-
-def _is_of_parameters(root: UOp) -> bool:
-    """Whether an expression surely depends on a parameter."""
-    if not is_dependent(root):
-        return False
-    known = {parameter.uop for parameter in parameters()}
-    return any(node in known or is_held(node) for node in toposort((root,)))
 
 
 def _is_draw(node: UOp) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Container
 from contextlib import ContextDecorator
 from typing import Any, Self
 
+from impl.effects import was_computed
 from impl.errors import DTypeError, GraphError, ShapeError
 from impl.gradient import below, compute_gradient, expression_of, nodes
 from impl.gradient.custom import Lost
@@ -67,6 +68,9 @@ class Autograd(Creation):
         if not all(target._parameter for target in targets):
             _refuse_lost(root, places)
         known = compute_gradient(root, self._seed(gradient), places)
+        for target, place in zip(targets, places, strict=True):
+            if place not in known and not target._parameter:
+                _refuse_forgotten(root, place, places)
         return [known.get(place) for place in places]
 
     def _seed(self, gradient: Self | None) -> UOp:
@@ -96,6 +100,23 @@ def _refuse_lost(root: UOp, targets: Container[UOp]) -> None:
             raise GraphError("gradient", "its way leads through the result of a captured function "
                              "that nobody holds any more", "keep that result in a variable, set "
                              "requires_grad on what the gradient is for, or .detach() the result")
+
+
+def _refuse_forgotten(root: UOp, target: UOp, targets: Container[UOp]) -> None:
+    """Refuse zeros for what requires no gradient, where a value on the way was computed after it.
+
+    Only of what depends on a tensor that requires a gradient it is kept how it was computed.
+    """
+    born = max((leaf.arg[0].number for leaf in target.toposort() if leaf.op is Ops.BUFFER),
+               default=0)
+    for node in below([root], ends=targets):
+        if node.op is Ops.BUFFER and node.arg[0].number > born and node.dtype.kind == "f" \
+                and was_computed(node) and expression_of(node) is node:
+            # r[impl gradient.realized.forgotten]
+            raise GraphError("gradient", "its way may lead through a value that was computed "
+                             "before, and how is kept only where a tensor requires a gradient",
+                             "set requires_grad on what the gradient is for, or ask before a value "
+                             "on the way is realized or printed")
 
 
 class GradientMode(ContextDecorator):

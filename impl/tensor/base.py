@@ -24,7 +24,7 @@ from impl.dtypes import (
     least_upper_dtype,
     to_bfloat16,
 )
-from impl.effects import constant_of, lock, new_buffer_node, register, write
+from impl.effects import constant_of, lock, mark_realized, new_buffer_node, register, write
 from impl.errors import (
     ArgumentError,
     AxisError,
@@ -35,7 +35,7 @@ from impl.errors import (
     is_library,
 )
 from impl.gradient import nodes
-from impl.ir import Ops, Shape, UOp, give_origin, in_memory
+from impl.ir import Ops, Shape, UOp, give_origin, in_memory, note_late, toposort
 from impl.multi import Mesh, Sharding
 from impl.places import Place, copied_to, is_free
 from impl.symbolic import as_size, common_size, identical, is_symbolic, present
@@ -462,7 +462,7 @@ class TensorBase(metaclass=Named):
         self.runtime.realize(tensors)
         for tensor in tensors:
             if tensor._history is not None:
-                dependent_bits[0] |= tensor.uop.reads
+                tensor._tell()
         return self
 
     def hold(self, leaf: UOp, unasked: bool = False) -> None:
@@ -476,20 +476,32 @@ class TensorBase(metaclass=Named):
         node = self.uop
         if self._history is not node:
             self._remember(unasked)
-        value, shown = nodes.named_value(node), nodes.shown_value(node)
-        if shown is not value and shown.op is Ops.BUFFER and in_memory(shown) is leaf:
-            # A view of all of it, where it lies and in its form: one value with what it shows.
-            expression = nodes.kept_expression(leaf)
-            self._history = None if expression is leaf else expression
-            if not nodes.has_name(node):
-                self.uop = leaf
-        elif value is node or self._history is not node and (
+        value = nodes.named_value(node)
+        if value is node or self._history is not node and (
                 node.tag is not None or in_memory(value) is not leaf):
             self.uop = leaf
         else:
             self._history = None
-        if self._history is not None or self._parameter:
-            dependent_bits[0] |= leaf.reads  # of a parameter too: it may lie elsewhere now
+        if self._history is not None:
+            self._tell()
+        elif self._parameter:
+            dependent_bits[0] |= leaf.reads  # it may lie elsewhere now
+
+    def _tell(self) -> None:
+        """Note what the value in memory was computed from, for gradients.
+
+        If that surely depends on a parameter, the leaf itself knows it: what is computed from it
+        may live longer than this tensor. What was assigned starts anew, as a running mean does.
+        """
+        node, leaf = self._history, self.uop
+        assert node is not None
+        dependent_bits[0] |= leaf.reads
+        shown = nodes.shown_value(node)
+        if leaf.op is Ops.BUFFER and leaf.late is None and shown.op is not Ops.AFTER \
+                and in_memory(shown) is not (leaf if shown is not node else None) \
+                and needs_gradient(node):
+            parts = node.op, node.dtype, node.src, node.arg, node.tag
+            note_late(leaf, (_as_written, True, weakref.ref(leaf), *parts))
 
     def _remember(self, always: bool = False) -> None:
         """Keep the expression, if its value may depend on a parameter."""
@@ -671,7 +683,7 @@ class TensorBase(metaclass=Named):
     def _another(self) -> Self:
         """The result of a method that had nothing to do: another variable with the same value."""
         result = self._wrap(self.uop)  # r[impl effects.view-write.copies+2]
-        result._history = self._history  # r[impl gradient.realized.keeps]
+        result._history = self._history  # r[impl gradient.realized.keeps+2]
         return result
 
     def detach(self) -> Self:
@@ -870,6 +882,37 @@ def note_dependent(leaf: UOp) -> None:
 def is_dependent(node: UOp) -> bool:
     """Whether a value may depend on a parameter."""
     return bool(node.reads & dependent_bits[0])
+
+
+def _as_written(memory: weakref.ref[UOp], *parts: Any) -> UOp:
+    """The node with these parts, whose value is there: what a gradient needs of it is read.
+
+    A leaf that held the node itself, which holds its leaf, would never be let go.
+    """
+    node, leaf = UOp(*parts), memory()
+    if leaf is not None and node.realized is None and leaf.arg[1] == leaf.arg[0].version:
+        mark_realized(node, leaf)
+    return node
+
+
+def is_held(leaf: UOp) -> bool:
+    """Whether a leaf holds all that its gradient needs, since it depends on a parameter."""
+    return leaf.late is not None and bool(leaf.late[1])
+
+
+def needs_gradient(node: UOp) -> bool:
+    """Whether a value surely depends on a parameter."""
+    if not is_dependent(node):
+        return False
+    order = toposort((node,), _lets_gradients)
+    if any(is_held(each) for each in order):
+        return True
+    known = {parameter.uop for parameter in parameters()}
+    return not known.isdisjoint(order)
+
+
+def _lets_gradients(node: UOp) -> bool:
+    return node.op is not Ops.DETACH or node.tag is not None
 
 
 def parameters() -> list[Any]:

@@ -6,7 +6,9 @@ gradient's product with v is (L(x + hv) - L(x - hv)) / 2h up to terms in h squar
 from __future__ import annotations
 
 import copy
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +21,7 @@ from impl.errors import DTypeError, GraphError, ShapeError
 from impl.gradient import compute_gradient, nodes
 from impl.ir import Ops, UOp, toposort
 from impl.rewrite import simplify
+from impl.tensor import base
 from impl.tensor.autograd import GradientMode
 
 Function = Callable[..., Tensor]
@@ -364,7 +367,7 @@ def test_what_a_result_does_not_depend_on_has_zeros() -> None:
         assert steps.sum().gradient(x)[0].tolist() == [0, 0, 0]
 
 
-@verifies("gradient.realized.keeps")
+@verifies("gradient.realized.keeps+2")
 def test_a_parameter_that_lies_elsewhere_since_it_was_assigned() -> None:
     """A view holds the old memory, so the new value lies in other memory."""
     x = Tensor([[1.0], [2.0]], requires_grad=True)
@@ -375,7 +378,7 @@ def test_a_parameter_that_lies_elsewhere_since_it_was_assigned() -> None:
     assert slope.sum().gradient(x)[0].tolist() == [[12.0], [18.0]]
 
 
-@verifies("gradient.realized.keeps")
+@verifies("gradient.realized.keeps+2")
 def test_a_value_that_was_looked_at_still_has_a_gradient() -> None:
     w = Tensor([2.0, 3.0], requires_grad=True)
     hidden = (w * w).realize()
@@ -385,7 +388,7 @@ def test_a_value_that_was_looked_at_still_has_a_gradient() -> None:
     assert w.grad is not None and w.grad.tolist() == [21, 31]
 
 
-@verifies("gradient.realized.keeps")
+@verifies("gradient.realized.keeps+2")
 @pytest.mark.parametrize("place", ["CPU", "mesh"])
 @pytest.mark.parametrize("look", [lambda y: y.sum().item(), Tensor.realize, Tensor.numpy, repr])
 def test_looking_changes_no_gradient_of_what_was_made(look: Callable[[Tensor], Any],
@@ -398,6 +401,57 @@ def test_looking_changes_no_gradient_of_what_was_made(look: Callable[[Tensor], A
     look(y)
     (y.sum() + w.sum()).backward()
     assert w.grad is not None and w.grad.tolist() == [5, 7]
+
+
+@verifies("gradient.realized.keeps+2")
+@pytest.mark.parametrize("look", [Tensor.realize, Tensor.tolist, lambda h: h[:1].realize()])
+def test_a_value_that_nobody_holds_passes_gradients_on(look: Callable[[Tensor], Any]) -> None:
+    """Each value of a recurrence is looked at, and only the last is held."""
+    w, h = Tensor([2.0], requires_grad=True), Tensor([1.0])
+    for _ in range(4):
+        h = h * w
+        look(h)
+    assert h.gradient(w)[0].tolist() == [32]
+    first = (w * 3).realize()[0]
+    assert first.gradient(w)[0].tolist() == [3]
+    shown = (w * 3).realize()
+    shown = shown.reshape(1, 1).realize()
+    shown = shown.permute(1, 0).reshape(1).realize()
+    assert (shown * shown).gradient(w)[0].tolist() == [36]
+
+
+@verifies("gradient.realized.keeps+2")
+def test_what_gradients_keep_goes_with_the_last_value() -> None:
+    w, state = Tensor([2.0], requires_grad=True), Tensor([0.0]).realize()
+    gc.disable()
+    try:
+        memory = [weakref.ref((w * number).realize().uop.arg[0]) for number in range(2, 5)]
+        assert not any(buffer() for buffer in memory)  # no circle holds it
+        inputs = []
+        for number in range(3):  # what is assigned starts anew
+            x = Tensor([float(number)]).realize()
+            inputs.append(weakref.ref(x.uop.arg[0]))
+            state.assign(state * 0.5 + w * x).realize()
+        del x
+        assert [buffer() is None for buffer in inputs] == [True, True, False]
+    finally:
+        gc.enable()
+
+
+@verifies("gradient.realized.forgotten")
+def test_nobody_gets_zeros_where_the_way_was_forgotten(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "dependent_bits", [0])  # other tests had parameters
+    x, unused = Tensor([2.0]), Tensor([1.0])
+    y = (x * x).realize()
+    with pytest.raises(GraphError, match="computed before"):
+        (y * 3).gradient(x)
+    assert (y * 3).gradient(y, Tensor([1.0]))[1].tolist() == [0]
+    later = Tensor([3.0])  # made after y: y cannot depend on it
+    assert (y * x).gradient(later, x)[0].tolist() == [0]
+    x.requires_grad = True
+    y = (x * x).realize()
+    assert y.gradient(x, unused)[0].tolist() == [4]
 
 
 @verifies("gradient.realized.overwritten")

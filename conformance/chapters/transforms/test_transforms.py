@@ -414,6 +414,8 @@ def test_a_view_that_was_looked_at_is_not_what_it_shows(view: Callable[[Tensor],
     shown.realize()
     (shown * parameter).sum().backward()
     assert parameter.grad is not None and parameter.grad.tolist() == [[2], [4]]
+    detached = view(parameter.detach()).realize()
+    assert (detached * parameter).sum().gradient(parameter)[0].tolist() == [[1], [2]]
     matrix = Tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
     slope = matrix.det().gradient(matrix)[0].realize()  # a gradient of its own is remembered
     assert slope[0, 0].gradient(matrix)[0].tolist() == [[0, 0], [0, 1]]
