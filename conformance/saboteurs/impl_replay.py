@@ -177,7 +177,7 @@ class AttributesAreFrozen(Edit):
 class GlobalsAreFrozen(Edit):
     rule = "replay.reads.followed"
     description = "a global is read at the capture, and is no place that is compared"
-    file = "impl/replay/following.py"
+    file = "impl/replay/attributes.py"
     old = 'held = self.reads.note("item", space, name, name)'
     new = "held = space.get(name, MISSING)"
 
@@ -193,7 +193,7 @@ class OnlyOneWayIsLookedAt(Edit):
 class WritesAreNotRead(Edit):
     rule = "replay.reads.followed"
     description = "what a body writes to a place for the time of a call is not what it reads there"
-    file = "impl/replay/following.py"
+    file = "impl/replay/attributes.py"
     first = "test_bodies_of_users_are_replayed"
     old = "frozenset(found.get(name, ()))"
     new = "NONE"
@@ -211,7 +211,7 @@ class WhatWasChangedIsNotSaid(Edit):
 class LayersAreNotMade(Edit):
     rule = "replay.reads.followed"
     description = "what checks the arguments of a layer is taken for the one that makes it"
-    file = "impl/replay/following.py"
+    file = "impl/replay/calls.py"
     first = "test_bodies_of_users_are_replayed"
     old = 'wrapped = getattr(value, "__wrapped__", None)'
     new = "wrapped = None"
@@ -229,7 +229,7 @@ class GradientsAlwaysPass(Edit):
 class SeedsByAnotherName(Edit):
     rule = "replay.reads.followed"
     description = "random numbers begin again by a name of one's own, and a replay does not see it"
-    file = "impl/replay/following.py"
+    file = "impl/replay/calls.py"
     first = "test_random_numbers_that_begin_again_are_not_replayed"
     old = '("numpy.random", "impl.tensor.")'
     new = '("numpy.random", "impl.tensor.random")'
@@ -238,14 +238,14 @@ class SeedsByAnotherName(Edit):
 class ClassesAreFrozen(Edit):
     rule = "replay.reads.followed"
     description = "the class of an object is no place: another one may be assigned to it"
-    file = "impl/replay/following.py"
+    file = "impl/replay/noting.py"
     old, new = "                self.class_of(value, path)\n", "                pass\n"
 
 
 class ReasonsAreForgotten(Edit):
     rule = "replay.traced.reason"
     description = "what nobody can follow is replayed"
-    file = "impl/replay/following.py"
+    file = "impl/replay/noting.py"
     old, new = "self.reads.reasons[self.reason(does, remedy)] = None", "pass"
 
 
@@ -267,7 +267,7 @@ class CapturesHaveNoLimit(Edit):
 class SizesAreNotCounted(Edit):
     rule = "replay.sizes.value"
     description = "a number that Python made of a size is taken for the size"
-    file = "impl/replay/following.py"
+    file = "impl/replay/noting.py"
     old, new = "self.reads.counted |= any(", "self.reads.counted |= False and any("
 
 

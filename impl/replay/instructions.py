@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from impl.replay.following import NONE, NOTHING, SIZES, Created, Entered, Following, Outside, Value
+from impl.replay.following import Following
+from impl.replay.things import NONE, NOTHING, SIZES, Created, Entered, Outside, Value
 from impl.replay.versions import LAYOUT, VERSIONS
 from impl.tensor import Tensor
 

@@ -16,7 +16,8 @@ import pytest
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit
 from impl.replay import instructions, versions
-from impl.replay.following import Entered, Following
+from impl.replay.following import Following
+from impl.replay.things import Entered
 
 factor, flag, many = 2.0, True, [1.0, 2.0, 3.0]
 
