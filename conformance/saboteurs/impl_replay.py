@@ -217,6 +217,15 @@ class LayersAreNotMade(Edit):
     new = "wrapped = None"
 
 
+class NamespacesAreOneObject(Edit):
+    rule = "replay.reads.followed"
+    description = "what a namespace has is no place where two of them are compared"
+    file = "impl/replay/parts.py"
+    first = "test_bodies_of_users_are_replayed"
+    old = "found |= self.elements(self.only(vars(thing.value), thing.path)) \\\n"
+    new = "found |= NONE \\\n"
+
+
 class GradientsAlwaysPass(Edit):
     rule = "replay.guard.complete"
     description = "a block without gradients is not noticed"

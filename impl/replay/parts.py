@@ -152,6 +152,10 @@ class Parts(Attributes):
         for base in kind.__mro__:
             if base.__module__ in ("builtins", "enum", "abc") or base is Tensor:
                 continue
+            if base is types.SimpleNamespace:  # compared, and shown, by all of its attributes
+                found |= self.elements(self.only(vars(thing.value), thing.path)) \
+                    if isinstance(thing, Outside) else thing.contents
+                continue
             if pure.is_open(base) and not pure.is_fixed(base.__module__):
                 self.reads.note("names", base, "", base.__name__)
             for name, part in list(vars(base).items()):

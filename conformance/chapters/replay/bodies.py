@@ -1130,3 +1130,15 @@ def put_back() -> Body:
         lambda: scales.update(b=5.0), lambda: shifts.update(b=2.5),
         lambda: setattr(state, "seen", False)],
         lambda: vars(state))
+
+
+@body
+def namespaces() -> Body:
+    one, two = (types.SimpleNamespace(by=1.0, parts=[1.0]) for _ in range(2))
+
+    def run(x: Tensor) -> Tensor:
+        x = x * 2 if one == two else x * 3
+        return x + len(f"{two}")
+    return Body(run, lambda call: (drawn(2, seed=call),), [
+        lambda: setattr(two, "by", 22.5), lambda: setattr(one, "by", 22.5),
+        lambda: two.parts.append(1.0)])

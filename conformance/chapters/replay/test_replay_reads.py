@@ -51,7 +51,7 @@ def test_hidden_changes_are_seen(program: changed.Changed) -> None:
 
 @pytest.mark.parametrize("name", ["texts_as_keys", "named_tuples", "partials", "carried_state",
                                   "decorated", "flags", "managed", "smoothed", "collected",
-                                  "layers_made_inside", "eval_and_back", "put_back"])
+                                  "layers_made_inside", "eval_and_back", "put_back", "namespaces"])
 @verifies("replay.guard.complete", observe="replay")
 @verifies("replay.reads.followed", observe="replay")
 def test_bodies_of_users_are_replayed(name: str) -> None:
