@@ -1,7 +1,7 @@
 """The implementation of this project on each of its devices, as the suite drives it.
 
     python -m conformance --impl conformance.emulation.devices:CUDA
-    python -m conformance fuzz --devices CPU,REFERENCE,OPENCL,CUDA,METAL,WEBGPU --count 100
+    python -m conformance fuzz --devices CPU,REFERENCE,CUDA --count 100
 
 CUDA and METAL are emulated: the runtime is the real one, the driver under it a mock, and each
 kernel of CUDA is compiled by NVRTC too. Lanes run in reverse, so that one that does not wait for

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -385,15 +386,55 @@ def test_circles_are_seen(sources: dict[str, str], found: list[set[str]], tmp_pa
 # The import check itself
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/conformance/devices.md"])
-def test_a_list_of_devices_has_all_of_them(name: str) -> None:
-    from impl import Device
+#: Files that name all devices that there were, and need not name one more: what other libraries
+#: call them (with the chapter that shows the code), texts for some of them, what was done when.
+NO_LISTS_OF_DEVICES = {
+    "impl/device/__init__.py", "spec/device.md", "conformance/chapters/device/test_device.py",
+    "docs/own-kernels.md", "spec/custom.md", "CHANGELOG.md"}
+LISTS_OF_DEVICES = {"README.md", "docs/conformance/devices.md"}
 
-    text = (ROOT / name).read_text(encoding="utf-8")
-    ours = [kind for kind, (backend, _) in Device.kinds.items()
-            if backend.__module__.startswith("impl.")]
-    missing = [kind for kind in ours if kind not in text]
-    assert len(ours) >= 6 and not missing, f"{name} has a list of devices without {missing}"
+
+def without_a_device(texts: Mapping[str, str], kinds: Collection[str]) -> dict[str, str]:
+    """Files that name all of some kinds of devices but one: a list in which that one is missing."""
+    named = {name: {kind for kind in kinds if re.search(rf"\b{kind}\b", text)}
+             for name, text in texts.items()}
+    return {name: missing for name, found in named.items() if len(found) == len(kinds) - 1
+            for missing in {*kinds} - found}
+
+
+def test_a_list_of_devices_has_all_of_them() -> None:
+    from conformance.kernels.devices import KINDS
+
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+             for pattern in ("README.md", "docs/**/*.md", "spec/*.md", "impl/**/*.py",
+                             "conformance/**/*.py", "conformance/*.md")
+             for path in ROOT.glob(pattern)}
+    missing = without_a_device(texts, KINDS)
+    listed = without_a_device({name: texts[name] for name in LISTS_OF_DEVICES}, KINDS)
+    others = {name: kind for name, kind in missing.items() if name not in NO_LISTS_OF_DEVICES}
+    assert len(KINDS) >= 6 and not others and not listed, \
+        f"a list of devices lacks one (or is none: NO_LISTS_OF_DEVICES): {others}"
+    assert all(kind in texts[name] for name in LISTS_OF_DEVICES for kind in KINDS)
+
+
+def test_a_device_that_is_missing_is_seen() -> None:
+    texts = {"all": "CPU, CUDA and METAL", "some": "CUDA", "old": "`CPU` or CUDA, METALS"}
+    assert without_a_device(texts, ["CPU", "CUDA", "METAL"]) == {"old": "METAL"}
+
+
+def cited_chapters(text: str) -> list[str]:
+    """The chapters that the docstring of a file of tests names first, as `spec/NAME.md`."""
+    return re.findall(r"Chapters?: +spec/([\w-]+)\.md", ast.get_docstring(ast.parse(text)) or "")
+
+
+def test_tests_name_the_chapter_that_they_stand_in() -> None:
+    """A file that was copied from another chapter's cites that one's."""
+    folder = ROOT / "conformance" / "chapters"
+    wrong = [f"{path.relative_to(ROOT)} stands in {path.parent.name} and cites {cited}"
+             for path in sorted(folder.glob("*/*.py"))
+             for cited in cited_chapters(path.read_text(encoding="utf-8"))
+             if cited.replace("-", "_") != path.parent.name]
+    assert not wrong, "; ".join(wrong)
 
 
 @pytest.mark.parametrize(("source", "found"), [

@@ -87,7 +87,7 @@ def _add_fuzz(fuzz: ArgumentParser) -> None:
                       help="shares of settings, such as 'ordinary:6 NOOPT=1:1 FUSE=0,POISON=1:1'")
     fuzz.add_argument("--devices", default="",
                       help="run each program on each of these devices of this project, "
-                      "CUDA and METAL emulated: 'CPU,REFERENCE,OPENCL,WEBGPU,CUDA,METAL'")
+                      "CUDA and METAL emulated: 'CPU,REFERENCE,CUDA'")
     fuzz.add_argument("--meshes", action="store_true",
                       help="lay each program on a mesh of 1 to 6 devices, and run it as it is and "
                       "captured and replayed")

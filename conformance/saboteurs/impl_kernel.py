@@ -150,7 +150,7 @@ class AllBytesAreSigned(ImplPatch):
 
 
 class StepsOfGroupsAreIgnored(ImplPatch):
-    rule = "searching.asked.steps"
+    rule = "searching.asked.steps+2"
     description = "a device without work-groups does not refuse their steps"
     first = "test_a_unit_that_is_not_there_is_refused_by_name"
     target = "impl.searching:_refuse_groups"

@@ -137,7 +137,7 @@ class RoundedWithoutAsking(ImplPatch):
 
 
 class AnyUnit(ImplPatch):
-    rule = "searching.asked.steps"
+    rule = "searching.asked.steps+2"
     description = "nobody looks whether the device has the unit that is asked for"
     first = "test_a_unit_that_is_not_there_is_refused_by_name"
     target = "impl.searching:refuse_units"

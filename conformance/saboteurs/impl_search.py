@@ -34,7 +34,7 @@ class LocalsAreStoredAgain(ImplPatch):
 
 
 class AskedForNothing(ImplPatch):
-    rule = "searching.asked.steps"
+    rule = "searching.asked.steps+2"
     description = "a kernel gets the steps of the rules, whatever it asks for"
     first = "test_a_kernel_gets_the_steps_that_it_asks_for"
     target = "impl.searching:optimize"

@@ -25,11 +25,11 @@ class KernelText:
     """A kernel as source text, and what it does to memory: what a `fxn` of `custom_kernel` returns.
 
     Args:
-        texts: for each kind of device ("CPU", "OPENCL", "CUDA", "METAL", "WEBGPU", "REFERENCE") the
-            body of the kernel, in C, OpenCL C, CUDA, Metal, WGSL, or Python with NumPy. It is run
-            for each `item` from 0 to before `items`, in any order, some of them at the same time;
-            in Python once, where `item` is an array of all. Arguments have the names that they have
-            in `fxn`, and are pointers to their elements in row-major order.
+        texts: the body of the kernel for each kind of device (`Device.kinds`), in its language: C
+            for "CPU", Python with NumPy for "REFERENCE". It is run for each `item` from 0 to before
+            `items`, in any order, some of them at the same time; in Python once, where `item` is an
+            array of all. Arguments have the names that they have in `fxn`, and are pointers to
+            their elements in row-major order.
         items: how often it is run, a whole number from 1 up.
         reads, writes: the arguments that it loads from, and those that it stores into.
         lanes: how many items are one group, whose lanes may share memory and wait for each other

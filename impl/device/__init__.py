@@ -15,8 +15,8 @@ import numpy as np
 
 from impl import settings
 from impl.dtypes import DType
-from impl.errors import DeviceError, VariableError
-from impl.ir import UOp, free_after_fork
+from impl.errors import CompileError, DeviceError, VariableError
+from impl.ir import Ops, UOp, free_after_fork
 from impl.kernel import Analysis, DeviceLimits, Estimate, Work
 from impl.memory import ALIGNMENT
 from impl.multi import meshes
@@ -333,13 +333,18 @@ class DeviceBackend:
         """Programs for kernels, in the same order.
 
         Raises:
-            CompileError: no compiler, or it refused a kernel.
+            CompileError: no compiler, or it refused a kernel; a text for another kind of device.
             DeviceError: a kernel has more arguments than the device takes.
         """
         # r[impl device.compile.once]
         with self.lock:
             key = settings.plan_key()
             missing = list(dict.fromkeys(a for a in asts if (a, key) not in self.programs))
+            for ast in missing:  # r[impl custom.text.refused]
+                value = ast.src[0].src[1]
+                if value.op is Ops.TEXT and value.arg.device != self.kind:
+                    raise CompileError(ast.arg.name, f"a text for {value.arg.device}, and this is "
+                                       f"{self.kind}", "compile it for the device of its language")
             if missing:
                 for ast, program in zip(missing, self.load(missing), strict=True):
                     # r[impl device.launch.refused+2]

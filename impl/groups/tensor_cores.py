@@ -285,7 +285,7 @@ def _loop(size: int, kind: RangeKind) -> UOp:
 
 def refuse_units(asked: Iterable[tuple[Step, str]], limits: DeviceLimits) -> None:
     """Raise if a step needs a unit that the device does not have."""
-    # r[impl searching.asked.steps]
+    # r[impl searching.asked.steps+2]
     for step, _ in asked:
         if isinstance(step, TC) and UNITS[step.unit:step.unit + 1] \
                 and UNITS[step.unit].name not in limits.units:

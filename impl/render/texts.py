@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from impl.custom import WrittenText
 from impl.dtypes import dtypes
-from impl.errors import CompileError
 from impl.ir import Ops, UOp
 from impl.render.dialect import Dialect
 from impl.render.names import identifier
@@ -14,14 +13,10 @@ def render_text(ast: UOp, text: WrittenText, dialect: Dialect) -> SourceText:
     """The text of a kernel, as a function of the language.
 
     Raises:
-        CompileError: it is a text for devices of another language.
         DTypeError: an argument has a type that the language lacks.
     """
     info, groups = ast.arg, dialect.groups
     name = identifier(info.name)
-    if text.device != {"C": "CPU"}.get(dialect.name, dialect.name):
-        raise CompileError(info.name, f"it is a text for {text.device}, and no {dialect.name}",
-                           "write it with loops, as a function of memory")
     dialect.begin()
     lines = []
     if groups is not None:

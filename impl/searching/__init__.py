@@ -35,7 +35,7 @@ def optimize(ast: UOp, limits: DeviceLimits | None = None, bench: Bench | None =
     Raises:
         StepError: a step that was asked for is not legal.
     """
-    if ast.arg.asked is not None:  # r[impl searching.asked.steps]
+    if ast.arg.asked is not None:  # r[impl searching.asked.steps+2]
         asked = [(Step.parse(name), "asked for") for name in ast.arg.asked]
         if limits is None or limits.lanes == 1:
             _refuse_groups(asked)
@@ -72,7 +72,7 @@ def _shared_out(ast: UOp, limits: DeviceLimits) -> UOp:
 
 def _refuse_groups(asked: Iterable[tuple[Step, str]]) -> None:
     """Raise if a device without work-groups is asked for a step that needs them."""
-    for step, _ in asked:  # r[impl searching.asked.steps]
+    for step, _ in asked:  # r[impl searching.asked.steps+2]
         remedy = OF_LANES.get(step.name.partition("(")[0])
         if remedy:
             raise StepError(step.name, "needs a device that launches work-groups",

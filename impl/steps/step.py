@@ -65,7 +65,7 @@ class Step:
         """
         # r[impl steps.name.parsed]
         found = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
-        if found is not None and found[1].upper() in OF_GROUPS:  # r[impl searching.asked.steps]
+        if found is not None and found[1].upper() in OF_GROUPS:  # r[impl searching.asked.steps+2]
             raise StepError(text, "is no step of any device here",
                             f"use {OF_GROUPS[found[1].upper()]}")
         if found is None or found[1].upper() not in STEPS:

@@ -10,6 +10,7 @@ import pytest
 
 from conformance.chapters.choosing.test_choosing import applied, exact
 from conformance.kernels import kernel_builder as kb
+from conformance.kernels.devices import PROCESSORS, on_each_processor
 from conformance.kernels.kernel_builder import flat, load, local, param, store
 from conformance.trace import verifies
 from impl import Context, Tensor
@@ -33,12 +34,11 @@ from impl.steps import (
 )
 
 BLOCK, LOOP, GLOBAL, REDUCE = RangeKind.BLOCK, RangeKind.LOOP, RangeKind.GLOBAL, RangeKind.REDUCE
-DEVICES = ("REFERENCE", "CPU")
 WIDE = DeviceLimits(vector_bytes=64, vector_registers=32)
 
 
 @verifies("steps.padding.untouched")
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 @pytest.mark.parametrize("steps", [
     "pad:GLOBAL,4", "pad:GLOBAL,4 upcast:GLOBAL,4", "pad:GLOBAL,4 own:GLOBAL",
     "own:GLOBAL pad:LOOP,8", "own:GLOBAL pad:LOOP,16 upcast:LOOP,16 pad:GLOBAL,4",
@@ -66,7 +66,7 @@ def test_an_added_row_is_not_stored() -> None:
 
 
 @verifies("steps.value.equal")
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 @pytest.mark.parametrize("steps", [
     "pack:REDUCE,0", "pack:REDUCE,1", "pack:REDUCE,0 pack:REDUCE,1", "own:GLOBAL pack:REDUCE,1",
     "own:GLOBAL pack:REDUCE,0", "own:GLOBAL share:GLOBAL pack:REDUCE,0",
@@ -87,7 +87,7 @@ def test_a_copied_operand_has_the_same_elements(device: str, steps: str) -> None
 
 
 @verifies("steps.value.equal")
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 @pytest.mark.parametrize("steps", [
     "chunk:REDUCE,4", "own:GLOBAL chunk:REDUCE,3", "own:GLOBAL chunk:REDUCE,6 upcast:LOOP,4",
     "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,0",
@@ -117,7 +117,7 @@ def test_a_stage_may_replace_what_it_reads() -> None:
     first = [store(buffer, i, zero, i), store(buffer, flat((j, 1), (4, 1)), zero, j)]
     ends = store(param(0), last, load(buffer, last), last)
     ast = kb.kernel(*first, more(i, i), more(flat((j, 1), (4, 1)), j), ends)
-    for device in DEVICES:
+    for device in PROCESSORS:
         assert exact(ast, np.zeros(4, np.float32), device=device).tolist() == [2] * 4
     other = store(buffer, i, load(buffer, flat((i, -1), (3, 1))), i)
     with pytest.raises(GraphError, match="after it was read"):
@@ -125,7 +125,7 @@ def test_a_stage_may_replace_what_it_reads() -> None:
 
 
 @verifies("steps.value.equal")
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 def test_conversions_and_conditions_are_copied_with_their_operand(device: str) -> None:
     """The operand is cast from int8, shifted, and zero where it is not valid."""
     i, j, k = new_range(9, GLOBAL), new_range(8, GLOBAL), new_range(6, REDUCE)
@@ -178,7 +178,7 @@ def last_layer() -> UOp:
 @verifies("choosing.product.memory")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 def test_an_operand_that_a_later_stage_stores_is_copied_before(device: str, threads: int) -> None:
     ast = optimize(last_layer(), replace(WIDE, threads=threads))
     assert [step for step in ast.arg.steps if step.startswith("PACK")], ast.arg.steps
@@ -265,7 +265,7 @@ def test_random_steps_keep_the_values_of_products() -> None:
 
 
 @verifies("steps.value.equal")
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 def test_a_loop_of_the_prefix_cut_in_two(device: str) -> None:
     ast = applied(kb.matmul(6, 12, 7), "cut:GLOBAL,2")
     assert len(ast.arg.prefix) == 3
@@ -305,7 +305,7 @@ def test_four_products_of_bytes() -> None:
     i = new_range(19, LOOP)
     first, second = (kb.load(kb.param(n, dtypes.int32), i) for n in (1, 2))
     ast = kb.kernel(store(kb.param(0, dtypes.int32), i, kb.apply(Ops.DOT, first, second), i))
-    for made, device in itertools.product((ast, apply_steps(ast, [Upcast(0, 16)])), DEVICES):
+    for made, device in itertools.product((ast, apply_steps(ast, [Upcast(0, 16)])), PROCESSORS):
         out = exact(made, np.zeros(19, np.int32), one, two, device=device)
         assert out.tolist() == wanted, device
 
@@ -325,7 +325,7 @@ def test_products_of_bytes_four_at_a_time() -> None:
             ast = product.schedule()[0].ast
         made = optimize(ast, limits)
         assert made.arg.steps[0].startswith("DOT"), made.arg.steps
-        for device in DEVICES:
+        for device in PROCESSORS:
             out = np.zeros((rows, columns), np.int32)
             exact(made, a, np.ascontiguousarray(b.T) if turned else b, out, device=device)
             assert (out == a.astype(np.int32) @ b).all(), (rows, columns, inner, device)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from conformance.kernels import kernel_builder as kb
+from conformance.kernels.devices import PROCESSORS, on_each_processor
 from conformance.kernels.kernel_builder import flat, load, local, param, store
 from conformance.learn import lesson_kernel
 from conformance.trace import verifies
@@ -37,7 +38,6 @@ from impl.steps import (
 )
 
 LOOP, GLOBAL, REDUCE = RangeKind.LOOP, RangeKind.GLOBAL, RangeKind.REDUCE
-DEVICES = ("REFERENCE", "CPU")
 WIDE = DeviceLimits(vector_bytes=64, vector_registers=32)
 
 
@@ -85,7 +85,7 @@ def test_few_rows_read_the_other_operand_from_end_to_end() -> None:
 @verifies("choosing.rows.vector")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 def test_sums_over_rows_of_memory_of_any_size(device: str, threads: int) -> None:
     limits = DeviceLimits(vector_bytes=64, vector_registers=32, threads=threads)
     generator = np.random.default_rng(0)
@@ -231,7 +231,7 @@ def windows(count: int, size: int, taps: int, stride: int, step: int, pad: int) 
 
 @verifies("choosing.window.shared")
 @verifies("steps.value.equal")
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 @pytest.mark.parametrize("given", [(2, 9, 3, 1, 1, 1), (1, 21, 5, 1, 1, 0), (3, 12, 3, 2, 1, 1),
                                    (1, 17, 3, 1, 2, 2), (2, 20, 4, 3, 1, 0), (1, 12, 3, 3, 1, 0)])
 def test_windows_read_a_copy_of_what_they_share(device: str, given: tuple[int, ...]) -> None:
@@ -432,7 +432,7 @@ def test_each_line_is_asked_for_once_before_the_sum(columns: int) -> None:
     assert places == [0, 16, 32, 47]  # the memory need not begin with a line
     wanted = np.random.default_rng(0).integers(-4, 5, (18, 100)).astype(np.float32)
     other = np.random.default_rng(1).integers(-4, 5, (100, columns)).astype(np.float32)
-    for device in DEVICES:
+    for device in PROCESSORS:
         out = exact(made, np.zeros(18 * 200, np.float32), wanted, other, device=device)
         assert (out.reshape(18, 200)[:, :columns] == wanted @ other).all()
 
@@ -458,7 +458,7 @@ def test_an_operand_is_copied_before_it_is_updated_or_after(before: bool) -> Non
     weight = np.random.default_rng(1).integers(-4, 5, (32, 10)).astype(np.float32)
     ast = applied(_in_place(before), "upcast:GLOBAL,16 pack:REDUCE,1")
     for made in (ast, optimize(_in_place(before), WIDE)):
-        for device in DEVICES:
+        for device in PROCESSORS:
             given = weight.reshape(-1).copy()
             out = exact(made, np.zeros(12 * 32, np.float32), given, x, device=device)
             assert (out.reshape(12, 32) == x @ (weight * (1 + before)).T).all()
@@ -511,7 +511,7 @@ def test_an_operand_of_several_parts_is_computed_once(width: int) -> None:
     x, y, z = (rng.integers(-4, 5, size).astype(np.float32)
                for size in ((16, width), (16, width), (width, 96)))
     for made in (optimize(ast, WIDE), aside):
-        for device in DEVICES:
+        for device in PROCESSORS:
             out = exact(made, np.zeros(16 * 96, np.float32), x.reshape(-1), y.reshape(-1),
                         z.reshape(-1), device=device)
             assert (out.reshape(16, 96) == (2 * x + y) @ z).all()

@@ -1,1 +1,1 @@
-"""Tests of this implementation. Chapter: spec/linear.md."""
+"""Tests of this implementation. Chapter: spec/collectives.md."""

@@ -10,13 +10,14 @@ import pytest
 
 from conformance.emulation import metal_objects
 from conformance.house.test_examples import run_text
+from conformance.kernels.devices import DEVICES, KINDS, PROCESSORS, on_each, on_each_device
 from conformance.trace import ROOT, verifies
 from impl import Context, Tensor, TinyJit, Variable
 from impl.cpu.compiler import find_compiler
 from impl.custom import KernelMemory, KernelStore, KernelStores, KernelText, local, loop
 from impl.custom.texts import sink_of_text
 from impl.device import Device, GlobalCounters
-from impl.dialects import WGSL, C
+from impl.dialects import WGSL
 from impl.dialects.wgsl import indexed
 from impl.dtypes import DType, dtypes
 from impl.errors import (
@@ -106,8 +107,7 @@ def values_on(device: str) -> None:
 
 
 @verifies("custom.value.equal")
-@pytest.mark.parametrize("device", ["REFERENCE", *(
-    pytest.param(name, marks=pytest.mark.device(name)) for name in ("CPU", "OPENCL", "WEBGPU"))])
+@on_each_device
 def test_values_on_every_device(device: str) -> None:
     values_on(device)
 
@@ -140,9 +140,7 @@ def guide_on(device: str) -> None:
 
 @verifies("custom.value.equal")
 @verifies("custom.gradient.given+2")
-@pytest.mark.parametrize("device", [
-    "REFERENCE", *(pytest.param(name, marks=pytest.mark.device(name))
-                   for name in ("OPENCL", "WEBGPU"))])
+@on_each(tuple(kind for kind in DEVICES if kind != "CPU"))
 def test_the_guide_on_every_device(device: str) -> None:
     guide_on(device)  # the tests of texts run it on the processor
 
@@ -324,12 +322,8 @@ def test_what_is_refused() -> None:
 # ---------------------------------------------------------------- texts
 
 SCALED = "out[item] = scale * x[item] + 1;"
-SCALED_TEXTS = {**dict.fromkeys(("CPU", "OPENCL", "CUDA", "METAL", "REFERENCE"), SCALED),
-                "WEBGPU": "out[item] = f32(scale) * x[item] + 1;"}
-SUMMED = dict.fromkeys(("CPU", "OPENCL", "CUDA", "METAL", "REFERENCE", "WEBGPU"),
-                       "total[item] = total[item] + x[item + 1];")
-EVERYWHERE = ["REFERENCE", *(pytest.param(name, marks=pytest.mark.device(name))
-                             for name in ("CPU", "OPENCL", "WEBGPU"))]
+SCALED_TEXTS = {**dict.fromkeys(KINDS, SCALED), "WEBGPU": "out[item] = f32(scale) * x[item] + 1;"}
+SUMMED = dict.fromkeys(KINDS, "total[item] = total[item] + x[item + 1];")
 
 
 def scaled(out: KernelMemory, x: KernelMemory) -> KernelText:
@@ -364,7 +358,7 @@ def texts_on(device: str) -> None:
 
 
 @verifies("custom.text.value")
-@pytest.mark.parametrize("device", EVERYWHERE)
+@on_each_device
 def test_a_text_on_every_device(device: str) -> None:
     texts_on(device)
 
@@ -399,7 +393,7 @@ def kernel_of(size: int) -> UOp:
 
 
 @verifies("custom.text.watched")
-@pytest.mark.parametrize("device", EVERYWHERE)
+@on_each_device
 def test_stores_that_are_not_declared(device: str) -> None:
     source, target = ready([1.0, 2.0, 3.0], device), ready([7.0, 8.0, 9.0], device)
 
@@ -424,7 +418,7 @@ def test_stores_that_are_not_declared(device: str) -> None:
 
 
 @verifies("custom.text.line")
-@pytest.mark.parametrize("device", EVERYWHERE)
+@on_each_device
 def test_the_line_of_a_text(device: str) -> None:
     def wrong(out: KernelMemory, x: KernelMemory) -> KernelText:
         return KernelText({device: """
@@ -466,8 +460,9 @@ def test_texts_that_are_refused() -> None:
     refused(ShapeError, "elements 0 to 4 of out", bounds=(0, 4))
     with pytest.raises(DTypeError, match="WGSL has no memory of float16"):
         render(kernel_of_text(dtypes.float16), WGSL())
-    with pytest.raises(CompileError, match="a text for WEBGPU, and no C"):
-        render(kernel_of_text(dtypes.float32), C())
+    for device in PROCESSORS:
+        with pytest.raises(CompileError, match=f"wide: a text for WEBGPU, and this is {device}"):
+            Device[device].compile([kernel_of_text(dtypes.float32)])
 
 
 def kernel_of_text(dtype: DType) -> UOp:

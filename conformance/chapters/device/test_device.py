@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from conformance.kernels import kernel_builder as kb
+from conformance.kernels.devices import on_each_processor
 from conformance.kernels.kernel_builder import FLOAT, INT, load, param, store
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, symbolic
@@ -21,7 +22,6 @@ from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import DeviceLimits
 
 ROOT = Path(__file__).parents[3]
-each_device = pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
 
 
 def add_one(count: int, name: str = "add_one") -> UOp:
@@ -105,7 +105,7 @@ def test_the_main_job_runs_without_a_compiler(tmp_path: Path) -> None:
     assert len(run.stderr.splitlines()) == 1 and "no C compiler found" in run.stderr
 
 
-@each_device
+@on_each_processor
 @verifies("device.memory.blocks")
 @pytest.mark.parametrize("size", [1 << 60, (1 << 63) - 1, 1 << 70])
 def test_memory_that_cannot_be_had_is_refused(device: str, size: int) -> None:
@@ -116,7 +116,7 @@ def test_memory_that_cannot_be_had_is_refused(device: str, size: int) -> None:
     assert "test_device.py" in str(caught.value) and GlobalCounters.allocated == before
 
 
-@each_device
+@on_each_processor
 @verifies("device.memory.blocks")
 def test_memory_is_aligned(device: str) -> None:
     blocks = [Device[device].allocate(size) for size in (0, 1, 7, 64, 65, 1000, 1 << 21)]
@@ -126,7 +126,7 @@ def test_memory_is_aligned(device: str) -> None:
         block.array[:] = 1
 
 
-@each_device
+@on_each_processor
 @verifies("device.memory.blocks")
 def test_parts_share_memory_and_keep_it_alive(device: str) -> None:
     whole = Device[device].allocate(256)
@@ -144,7 +144,7 @@ def test_parts_share_memory_and_keep_it_alive(device: str) -> None:
         part.part(0, 33)
 
 
-@each_device
+@on_each_processor
 @verifies("device.copy.exact")
 def test_copies(device: str) -> None:
     given = np.arange(10, dtype=np.float32)
@@ -161,7 +161,7 @@ def test_copies(device: str) -> None:
     assert two.device.copy_out(two, FLOAT, 1, offset=16).tolist() == [5.0]  # left as it was
 
 
-@each_device
+@on_each_processor
 @verifies("device.launch.refused+2")
 def test_arguments_are_checked(device: str) -> None:
     variable = symbolic.Variable("n", 2, 5).uop
@@ -178,7 +178,7 @@ def test_arguments_are_checked(device: str) -> None:
     program([memory], (5,))
 
 
-@each_device
+@on_each_processor
 @verifies("device.launch.refused+2")
 def test_a_launch_with_too_few_memories_is_refused(device: str) -> None:
     program = Device[device].compile([add_one(4)])[0]
@@ -187,7 +187,7 @@ def test_a_launch_with_too_few_memories_is_refused(device: str) -> None:
             program([Device[device].allocate(16)] * count)
 
 
-@each_device
+@on_each_processor
 @verifies("device.compile.once")
 def test_equal_kernels_share_a_program(device: str) -> None:
     ast = add_one(11)
@@ -197,7 +197,7 @@ def test_equal_kernels_share_a_program(device: str) -> None:
         assert Device[device].compile([ast])[0] is not one
 
 
-@each_device
+@on_each_processor
 @verifies("device.launch.refused+2")
 def test_a_kernel_with_too_many_arguments_is_refused(
         device: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_a_kernel_with_too_many_arguments_is_refused(
     assert Device[device].compile([ast])[0].arguments == 3
 
 
-@each_device
+@on_each_processor
 @verifies("device.counters.exact")
 def test_a_launch_that_is_refused_is_not_counted(device: str) -> None:
     program = Device[device].compile([add_one(100)])[0]
@@ -222,7 +222,7 @@ def test_a_launch_that_is_refused_is_not_counted(device: str) -> None:
     assert (GlobalCounters.kernels, GlobalCounters.operations, GlobalCounters.bytes) == (0, 0, 0)
 
 
-@each_device
+@on_each_processor
 @verifies("device.counters.exact")
 def test_counts_follow_the_values_of_variables(device: str) -> None:
     """A kernel over n elements costs n, also after a table's value was exchanged."""
@@ -243,7 +243,7 @@ def test_counts_follow_the_values_of_variables(device: str) -> None:
     assert found == [(2, 14, 112), (2, 100, 800), (2, 0, 0)]
 
 
-@each_device
+@on_each_processor
 @verifies("device.counters.exact")
 def test_launches_and_copies_are_counted(device: str) -> None:
     program = Device[device].compile([add_one(100)])[0]
@@ -259,7 +259,7 @@ def test_launches_and_copies_are_counted(device: str) -> None:
     assert (GlobalCounters.copies, GlobalCounters.copied_bytes) == (1, 400)
 
 
-@each_device
+@on_each_processor
 @verifies("device.counters.exact")
 def test_memory_in_use_is_counted(device: str) -> None:
     gc.collect()
@@ -274,7 +274,7 @@ def test_memory_in_use_is_counted(device: str) -> None:
     assert GlobalCounters.allocated == before and GlobalCounters.peak == before + 1000
 
 
-@each_device
+@on_each_processor
 @verifies("device.table.equal+2")
 def test_a_table_runs_its_launches_in_order(device: str) -> None:
     program = Device[device].compile([add_one(16)])[0]
@@ -286,7 +286,7 @@ def test_a_table_runs_its_launches_in_order(device: str) -> None:
     assert a.view(FLOAT).tolist() == [40.0] * 16
 
 
-@each_device
+@on_each_processor
 @verifies("device.table.equal+2")
 def test_memories_and_values_of_a_table_can_be_exchanged(device: str) -> None:
     variable = symbolic.Variable("n", 1, 8).uop
@@ -311,7 +311,7 @@ def test_memories_and_values_of_a_table_can_be_exchanged(device: str) -> None:
     Device[device].table([]).run()
 
 
-@each_device
+@on_each_processor
 @verifies("caching.key.circumstances")
 def test_the_key_names_what_changes_plans(device: str) -> None:
     key = Device[device].plan_key()
@@ -319,7 +319,7 @@ def test_the_key_names_what_changes_plans(device: str) -> None:
     assert Device["CPU"].plan_key() != Device["REFERENCE"].plan_key()
 
 
-@each_device
+@on_each_processor
 @pytest.mark.device("CPU")
 @verifies("caching.key.circumstances")
 def test_every_property_that_matters_changes_the_key(

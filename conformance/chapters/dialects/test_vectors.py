@@ -1,4 +1,4 @@
-"""Operations on vectors give what they give on numbers, in any width. Chapter: spec/render.md."""
+"""Operations on vectors give what they give on numbers, in any width. Chapter: spec/dialects.md."""
 from __future__ import annotations
 
 import re

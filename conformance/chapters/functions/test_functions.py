@@ -1,4 +1,4 @@
-"""Functions of float32: errors and special values. Chapter: spec/render.md."""
+"""Functions of float32: errors and special values. Chapter: spec/functions.md."""
 from __future__ import annotations
 
 import platform

@@ -1,4 +1,4 @@
-"""Running results, scatters and sorting.  Chapters: spec/ranges.md, fusion.md, tensor.md."""
+"""Running results, scatters and sorting.  Chapters: spec/fusion.md, ranges.md, tensor.md."""
 from __future__ import annotations
 
 import itertools

@@ -406,7 +406,7 @@ def test_blocks_fit_the_product_and_the_device() -> None:
         ast, limits("m16n8k16_float16", lanes=128))]
 
 
-@verifies("searching.asked.steps")
+@verifies("searching.asked.steps+2")
 def test_a_unit_that_is_not_there_is_refused_by_name() -> None:
     ast = with_steps(product(64, 64, 64, dtypes.float16), ["INNER(1,32)", "INNER(0,32)",
                                                           "TC(4,0,32,2,2)"])

@@ -6,6 +6,7 @@ import pytest
 
 from conformance.chapters.choosing.test_choosing import exact
 from conformance.kernels import kernel_builder as kb
+from conformance.kernels.devices import PROCESSORS, on_each_processor
 from conformance.kernels.kernel_builder import flat, load, local, param, store
 from conformance.trace import verifies
 from impl.dtypes import dtypes
@@ -14,11 +15,10 @@ from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import verify_kernel
 
 BLOCK, LOOP, GLOBAL, REDUCE = RangeKind.BLOCK, RangeKind.LOOP, RangeKind.GLOBAL, RangeKind.REDUCE
-DEVICES = ("REFERENCE", "CPU")
 
 
 @verifies("kernel.block.loops")
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 def test_an_iteration_runs_its_stages_before_the_next(device: str) -> None:
     """A LOCAL that holds one piece is enough: it is stored anew in every iteration."""
     piece, i, j, k = (new_range(n, kind) for n, kind in
@@ -35,7 +35,7 @@ def test_an_iteration_runs_its_stages_before_the_next(device: str) -> None:
 
 
 @verifies("kernel.block.loops")
-@pytest.mark.parametrize("device", DEVICES)
+@on_each_processor
 def test_iterations_run_in_order(device: str) -> None:
     """A sum over a shared loop in memory: each iteration adds to what the last one left."""
     row, step = new_range(3, GLOBAL), new_range(5, BLOCK)
@@ -65,7 +65,7 @@ def test_what_is_stored_anew_is_read_anew() -> None:
                     store(doubled, 0, kb.apply(Ops.ADD, load(buffer, 0), load(buffer, 0)), step),
                     store(param(0), flat((step, 2), (inner, 1)), again, step, inner))
     values = np.arange(7, dtype=np.float32)
-    for device in DEVICES:
+    for device in PROCESSORS:
         out = exact(ast, np.zeros((7, 2), np.float32), values, device=device)
         assert (out == 2 * values[:, None] + values[:2]).all()
 

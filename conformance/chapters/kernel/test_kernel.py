@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from conformance.kernels import kernel_builder as kb
+from conformance.kernels.devices import on_each_processor
 from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, symbolic
@@ -17,10 +18,8 @@ from impl.ir import FALSE, Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, estimate, verify_kernel
 from impl.searching import optimize
 
-DEVICES = ("CPU", "REFERENCE")
 INTEGERS = [d for d in ALL if d.kind in "iu"]
 HALVES = [dtypes.float16, dtypes.bfloat16]
-each_device = pytest.mark.parametrize("device", DEVICES)
 
 
 def elementwise(op: Ops, dtype: DType, count: int, operands: int = 2,
@@ -82,7 +81,7 @@ def test_a_reduction_does_not_depend_on_what_it_reduces() -> None:
     assert known.loops(known.free[total.src[0]]) == (i, k)
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.order.stores")
 def test_stores_take_effect_in_order(device: str) -> None:
     """A stage reads what the stages before it stored, also through an argument."""
@@ -98,7 +97,7 @@ def test_stores_take_effect_in_order(device: str) -> None:
     assert result.tolist() == np.repeat(given.reshape(3, 4).sum(1), 4).tolist()
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.order.stores")
 def test_what_was_read_before_a_store_is_read_again(device: str) -> None:
     """The same expression in front of a store to its memory and behind it."""
@@ -111,7 +110,7 @@ def test_what_was_read_before_a_store_is_read_again(device: str) -> None:
     assert [out.tolist() for out in outs] == [[12], [12] * 3, [17] * 3]
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.order.stores")
 def test_a_value_is_read_before_its_memory_is_overwritten(device: str) -> None:
     i = new_range(37, RangeKind.GLOBAL)
@@ -123,7 +122,7 @@ def test_a_value_is_read_before_its_memory_is_overwritten(device: str) -> None:
     assert state.tolist() == list(range(1, 38))
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.local.own")
 def test_a_local_belongs_to_one_iteration(device: str) -> None:
     given = np.random.default_rng(0).standard_normal((19, 33)).astype(np.float32)
@@ -133,7 +132,7 @@ def test_a_local_belongs_to_one_iteration(device: str) -> None:
     np.testing.assert_allclose(out, wanted / wanted.sum(1, keepdims=True), rtol=1e-5)
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.local.own")
 def test_a_local_may_be_large(device: str) -> None:
     """More than stands on a stack."""
@@ -158,7 +157,7 @@ def test_a_local_stored_after_it_was_read_is_refused() -> None:
                                 store(buffer, k, load(param(1), k), k)))
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.access.gated")
 @pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
 def test_a_load_that_is_not_valid_is_zero(device: str, dtype: DType) -> None:
@@ -174,7 +173,7 @@ def test_a_load_that_is_not_valid_is_zero(device: str, dtype: DType) -> None:
     assert (kb.to_host(out, dtype) == (np.arange(64) == 32)).all()
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.access.gated")
 def test_an_empty_argument_may_stand_behind_a_gate(device: str) -> None:
     i = new_range(5, RangeKind.GLOBAL)
@@ -184,7 +183,7 @@ def test_an_empty_argument_may_stand_behind_a_gate(device: str) -> None:
     assert (out == 0).all()
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.access.gated")
 def test_a_store_that_is_not_valid_changes_nothing(device: str) -> None:
     i = new_range(20, RangeKind.GLOBAL)
@@ -195,7 +194,7 @@ def test_a_store_that_is_not_valid_changes_nothing(device: str) -> None:
     assert out.tolist() == [7] * 5 + [0] * 15
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.reduce.empty")
 @pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
 def test_a_reduction_of_nothing(device: str, dtype: DType) -> None:
@@ -208,7 +207,7 @@ def test_a_reduction_of_nothing(device: str, dtype: DType) -> None:
         assert kb.to_host(out, dtype)[0] == wanted
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.half.wide")
 @pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
 def test_half_types_accumulate_in_float32(device: str, dtype: DType) -> None:
@@ -224,7 +223,7 @@ def test_half_types_accumulate_in_float32(device: str, dtype: DType) -> None:
         assert kb.to_host(out, dtype)[0] == wanted
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.half.wide")
 @pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
 def test_half_types_round_after_every_operation(device: str, dtype: DType) -> None:
@@ -254,7 +253,7 @@ def floor_divide(one: np.ndarray, two: np.ndarray, dtype: DType) -> list[tuple[i
     return found
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.integer.value")
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 def test_integer_quotients_and_remainders(device: str, dtype: DType) -> None:
@@ -264,7 +263,7 @@ def test_integer_quotients_and_remainders(device: str, dtype: DType) -> None:
     assert computed(Ops.FLOORMOD, dtype, device, one, two).tolist() == [r for _, r in wanted]
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.integer.value")
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 def test_shifts_by_the_width_and_more(device: str, dtype: DType) -> None:
@@ -279,7 +278,7 @@ def test_shifts_by_the_width_and_more(device: str, dtype: DType) -> None:
     assert (computed(Ops.SHR, dtype, device, one, two) == right).all()
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.integer.value")
 def test_arithmetic_of_bools(device: str) -> None:
     one, two = np.array([0, 0, 1, 1], np.bool_), np.array([0, 1, 0, 1], np.bool_)
@@ -292,7 +291,7 @@ def test_arithmetic_of_bools(device: str) -> None:
         assert computed(op, dtypes.bool, device, one, two).tolist() == wanted, op.name
 
 
-@each_device
+@on_each_processor
 @verifies("kernel.integer.value")
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 def test_integer_powers(device: str, dtype: DType) -> None:
@@ -307,7 +306,7 @@ def test_integer_powers(device: str, dtype: DType) -> None:
     assert computed(Ops.POW, dtype, device, one, two).tolist() == [int(w) for w in wanted]
 
 
-@each_device
+@on_each_processor
 @verifies("conventions.integers.exact")
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
 def test_integers_wrap_around(device: str, dtype: DType) -> None:
@@ -320,7 +319,7 @@ def test_integers_wrap_around(device: str, dtype: DType) -> None:
         assert (computed(Ops.NEG, dtype, device, one) == -one).all()
 
 
-@each_device
+@on_each_processor
 @verifies("conventions.nan.propagate")
 @pytest.mark.parametrize("dtype", [d for d in ALL if d.kind == "f"], ids=lambda d: d.name)
 def test_nan_wins(device: str, dtype: DType) -> None:

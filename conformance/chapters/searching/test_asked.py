@@ -20,7 +20,7 @@ from impl.steps import (
 )
 
 
-@verifies("searching.asked.steps")
+@verifies("searching.asked.steps+2")
 def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
     for text in ("NOLOCALS", "nolocals()"):
         with pytest.raises(StepError, match="no step") as caught:
@@ -38,7 +38,7 @@ def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
                                     "NOLOCALS"}
 
 
-@verifies("searching.asked.steps")
+@verifies("searching.asked.steps+2")
 def test_a_kernel_gets_the_steps_that_it_asks_for() -> None:
     product = kb.matmul(16, 32, 8)
     a, b = np.ones((16, 8), np.float32), np.ones((8, 32), np.float32)

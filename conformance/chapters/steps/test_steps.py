@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from conformance.kernels import kernel_builder as kb
+from conformance.kernels.devices import PROCESSORS, on_each_processor
 from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
 from conformance.trace import ROOT, verifies
 from impl import Context, Tensor, symbolic
@@ -28,9 +29,6 @@ from impl.steps import (
     apply_steps,
     step_parameters,
 )
-
-DEVICES = ("CPU", "REFERENCE")
-each_device = pytest.mark.parametrize("device", DEVICES)
 
 
 @verifies("steps.value.equal")
@@ -87,7 +85,7 @@ def test_products_of_any_size(rows: int, columns: int, inner: int, transposed: b
     a = generator.integers(-8, 9, (rows, inner)).astype(np.float32)
     b = generator.integers(-8, 9, (inner, columns)).astype(np.float32)
     right = np.ascontiguousarray(b.T) if transposed else b
-    for device in DEVICES:
+    for device in PROCESSORS:
         out = np.zeros((rows, columns), np.float32)
         kb.run(kb.matmul(rows, columns, inner, transposed), out, a, right, device=device)
         assert (out == a @ b).all()
@@ -141,7 +139,7 @@ def test_a_step_is_read_as_it_is_written() -> None:
 
 
 @verifies("steps.value.equal")
-@each_device
+@on_each_processor
 @pytest.mark.parametrize("dtype", [FLOAT, INT, dtypes.uint8, dtypes.bool, dtypes.float16],
                          ids=lambda d: d.name)
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM],
