@@ -31,7 +31,7 @@ from impl import (
     nn,
     realize,
 )
-from impl.errors import DeviceError
+from impl.errors import ArgumentError, DeviceError
 from impl.schedule import schedule_cache
 
 BATCH = 128
@@ -122,23 +122,36 @@ def train(trainer: Trainer, x: np.ndarray, y: np.ndarray, epochs: int) -> None:
                   flush=True)
 
 
+def number(text: str) -> int:
+    """A whole number of one or more, as a word of the command line.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more. Remedy: give "
+                                         "such a number, or leave the setting out")
+    return int(text)
+
+
 def main() -> None:
     """Train, test, explain."""
     parser = argparse.ArgumentParser(prog="python -m impl", description=__doc__.split("\n")[0])
-    parser.add_argument("--epochs", type=int, default=20,
+    parser.add_argument("--epochs", type=number, default=20,
                         help="how often all pictures are seen; 20 without a wish")
-    parser.add_argument("--devices", type=int, default=distributed.ranks(),
+    parser.add_argument("--devices", type=number, default=distributed.ranks(),
                         help="train on so many devices; under mpiexec on one of each process")
     parser.add_argument("--report", type=Path, help="where to write the HTML report")
     given = parser.parse_args()
     x, y, test_x, test_y = digits()
     try:
         Device[Device.DEFAULT]
-    except DeviceError as error:
+        mesh = distributed.mesh(data=given.devices) if max(given.devices, distributed.ranks()) > 1 \
+            else None
+    except (DeviceError, ArgumentError) as error:
         sys.exit(f"python -m impl: {error}")
     if distributed.rank():  # all compute, and one of them speaks
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    mesh = distributed.mesh(data=given.devices) if given.devices > 1 else None
     print(f"device    {mesh or Device.DEFAULT}, {len(y)} pictures to train on, "
           f"{len(test_y)} held out")
     trainer = Trainer(mesh)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from impl.__main__ import main
+
 
 @pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
 def test_the_main_job_learns_and_explains(device: str, tmp_path: Path) -> None:
@@ -33,3 +35,17 @@ def test_without_a_compiler_one_line_says_so(tmp_path: Path) -> None:
                            env={**clean, "PATH": str(tmp_path)})
     assert found.stdout == "[2.0, 3.0]\n", found.stderr
     assert len(found.stderr.splitlines()) == 1 and "REFERENCE" in found.stderr
+
+
+@pytest.mark.parametrize("setting", ["--devices", "--epochs"])
+@pytest.mark.parametrize("word", ["0", "-1", "x", "1.5", ""])
+def test_a_number_that_is_none_is_refused_with_a_remedy(
+        setting: str, word: str, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is loaded or trained."""
+    monkeypatch.setattr(sys, "argv", ["impl", f"{setting}={word}"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    assert ended.value.code == 2 and not said.out
+    assert f"{setting}: {word!r} is no whole number of 1 or more. Remedy: " in said.err
