@@ -15,7 +15,7 @@ from impl.collectives import MeshDevice, Peers, nccl
 from impl.collectives.device import Exchange
 from impl.device import Device, DeviceBackend, Memory
 from impl.distributed.cliques import RankClique, clique_of
-from impl.distributed.engine import NOTED, Ranks, group
+from impl.distributed.engine import NOTED, Ranks, Sum, group
 from impl.distributed.ranks import rank, ranks
 from impl.dtypes import DType
 from impl.errors import ArgumentError
@@ -89,7 +89,7 @@ class RankDevice(MeshDevice):
                 ranks.shifted(_bytes(given, nbytes), found, transfer.shift)
         elif transfer.kind == "all-reduce" and ranks.can_sum(transfer.op, dtype):
             with _written(to, nbytes) as found:
-                ranks.sum(_bytes(given, nbytes), found, transfer.op, dtype)
+                ranks.sums([(_bytes(given, nbytes), found, transfer.op, dtype)])
         elif transfer.kind == "all-reduce":
             ranks.all(_bytes(given, nbytes), pieces := np.empty(size, np.uint8))
             self._combine(to, pieces, transfer, nbytes, dtype)
@@ -165,8 +165,8 @@ class SumsTogether:
         self.ranks, self.note = ranks, "; ".join(
             f"{those[0][0]} of {', '.join(str(nbytes) for _, _, nbytes, _ in those)} bytes of "
             f"{dtype.name}" for (_, dtype), those in alike.items())
-        #: What is summed, where the sum goes, and how; what is put together for it, and taken out.
-        self.sums: list[tuple[np.ndarray, np.ndarray, Any, DType]] = []
+        #: What is sent; what is put together for it, and taken out.
+        self.sums: list[Sum] = []
         self.packed: list[tuple[np.ndarray, list[np.ndarray]]] = []
         self.unpacked: list[tuple[np.ndarray, np.ndarray]] = []
         for (op, dtype), those in alike.items():
@@ -200,8 +200,7 @@ class SumsTogether:
             self.ranks.met(self.note)
             for whole, sources in self.packed:
                 np.concatenate(sources, out=whole)
-            for each in self.sums:
-                self.ranks.sum(*each)
+            self.ranks.sums(self.sums)
         for target, part in self.unpacked:
             target[:] = part
 

@@ -29,6 +29,8 @@ _TYPES = {dtypes.float32: np.float32, dtypes.float64: np.float64, dtypes.int32: 
 
 
 _NOTHING = np.empty(0, np.uint8)
+#: What is summed and where the sum goes, both as bytes; how, and of which dtype.
+Sum = tuple[np.ndarray, np.ndarray, Any, DType]
 
 
 class Ranks:
@@ -117,18 +119,26 @@ class Ranks:
         """Whether MPI combines elements of this dtype, and as we do."""
         return op in _SUMS and dtype in _TYPES
 
-    def sum(self, given: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> None:
-        """The bytes of all, combined. Two processes send each other theirs, and combine them."""
-        kind, name = _TYPES[dtype], _SUMS[op]
-        mine, total = given.view(kind), result.view(kind)
+    def sums(self, given: Sequence[Sum]) -> None:
+        """The bytes of all, combined; each is sent before the first one is waited for.
+
+        Two processes send each other theirs, and combine them.
+        """
+        pairs = [(mine.view(_TYPES[dtype]), total.view(_TYPES[dtype]), op)
+                 for mine, total, op, dtype in given]
+        comm = self.comm
         if len(self.members) > 2:
-            operation = getattr(self.monitor.mpi, name)
-            return self.done(self.comm.Iallreduce(mine, total, operation))
+            return self.done(*[comm.Iallreduce(mine, total, getattr(self.monitor.mpi, _SUMS[op]))
+                               for mine, total, op in pairs])
         other = 1 - self.place
-        self.done(self.comm.Irecv(total, other), self.comm.Isend(mine, other))
-        # Both in one order, as which NaN it is depends on that.
-        first, second = (mine, total) if self.place == 0 else (total, mine)
-        (np.add if op is Ops.ADD else np.multiply)(first, second, out=total)
+        coming = [comm.Irecv(total, other) for _, total, _ in pairs]
+        going = [comm.Isend(mine, other) for mine, *_ in pairs]
+        for request, (mine, total, op) in zip(coming, pairs, strict=True):
+            self.done(request)
+            # Both in one order, as which NaN it is depends on that.
+            first, second = (mine, total) if self.place == 0 else (total, mine)
+            (np.add if op is Ops.ADD else np.multiply)(first, second, out=total)
+        self.done(*going)
 
     @staticmethod
     def sum_of(pieces: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> None:
