@@ -122,7 +122,7 @@ def train(trainer: Trainer, x: np.ndarray, y: np.ndarray, epochs: int) -> None:
                   flush=True)
 
 
-def number(text: str) -> int:
+def whole_number(text: str) -> int:
     """A whole number of one or more, as a word of the command line.
 
     Raises:
@@ -137,9 +137,9 @@ def number(text: str) -> int:
 def main() -> None:
     """Train, test, explain."""
     parser = argparse.ArgumentParser(prog="python -m impl", description=__doc__.split("\n")[0])
-    parser.add_argument("--epochs", type=number, default=20,
+    parser.add_argument("--epochs", type=whole_number, default=20,
                         help="how often all pictures are seen; 20 without a wish")
-    parser.add_argument("--devices", type=number, default=distributed.ranks(),
+    parser.add_argument("--devices", type=whole_number, default=distributed.ranks(),
                         help="train on so many devices; under mpiexec on one of each process")
     parser.add_argument("--report", type=Path, help="where to write the HTML report")
     given = parser.parse_args()

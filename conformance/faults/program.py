@@ -68,8 +68,8 @@ def go_wrong(fault: dict[str, Any], training: Training) -> None:
     elif kind == "other":
         (training.w * 2).sum(0).realize()
     elif kind == "alone":
-        training.b.sum().item()
-        training.w.numpy()
+        training.b.sum().item()  # which each process has
+        (training.w + 1).numpy()
     elif kind == "raises":
         raise ValueError("this rank goes wrong")
     elif kind == "ends":

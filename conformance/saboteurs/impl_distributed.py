@@ -50,8 +50,8 @@ class KeepsItsOwnSum(Copied):
     rule = "distributed.value.equal"
     description = "what a process has is taken for what all have"
     file = "impl/distributed/device.py"
-    old = "self.ranks.sum(*each)"
-    new = "each[1][:] = each[0]"
+    old = "self.ranks.sums(self.sums)"
+    new = "[total.put(range(total.size), mine) for mine, total, *_ in self.sums]"
 
 
 class BlamesItself(Copied):

@@ -113,6 +113,13 @@ class SendsAgainAndAgain(Edit):
     new = "    if given.brought_to and axes in () and given"
 
 
+class PiecesHoldEachOther(Edit):
+    rule = "multi.memory.gone"
+    description = "a value knows the piece that it was brought to, which knows that value"
+    file = DIVIDE
+    old, new = "(_sent(given, axes), {}, 0)", "(_sent(given, axes), {(): given}, 0)"
+
+
 class CombinesWhatWasGathered(Edit):
     rule = "multi.due.gathered+2"
     description = "every device is sent the gradient of all that was gathered"

@@ -90,14 +90,15 @@ def _calls_counted(sent: Counter[str]) -> Iterator[None]:
         before = getattr(Ranks, method)
 
         def call(self: Ranks, *given: Any) -> Any:
-            # The first array; a note may go without.
-            nbytes = next((one.nbytes for one in given if isinstance(one, np.ndarray)), 0)
+            # The first array, or that of each sum; a note may go without.
+            nbytes = sum(mine.nbytes for mine, *_ in given[0]) if method == "sums" else \
+                next((one.nbytes for one in given if isinstance(one, np.ndarray)), 0)
             sent[name] += int(nbytes * share(len(self.members)))
             return before(self, *given)
         return mock.patch.object(Ranks, method, call)
 
     with least("all", lambda k: k - 1), least("exchanged", lambda k: (k - 1) / k), \
-            least("shifted", lambda k: 1), least("sum", lambda k: 2 * (k - 1) / k), \
+            least("shifted", lambda k: 1), least("sums", lambda k: 2 * (k - 1) / k), \
             least("met", lambda k: k - 1):
         yield
 

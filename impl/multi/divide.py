@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import is_
+from typing import TypeAlias
 
 from impl.dtypes import dtypes
 from impl.effects import leaf_of
@@ -25,6 +26,8 @@ from impl.places import Place, copied_to, is_free
 from impl.symbolic import identical, is_symbolic
 
 Axes = tuple[str | None, ...]
+#: What a value was brought to: the node there, what that was brought to, and how often.
+Brought: TypeAlias = "dict[Axes, tuple[UOp, Brought, int]]"
 _CONST = Ops.CONST
 
 
@@ -75,7 +78,9 @@ class Piece:
     Without a `sharding` the value is on one device, or made of no memory. Pieces with something
     `due` have still to be combined, along an axis of the mesh, by an operation. What repeats a
     `narrow` value is sent as that, and repeated where it arrives. What was `brought_from` other
-    pieces is had as those for nothing; and so is what was `brought_to` others, so many times.
+    pieces is had as those for nothing; and so is what was `brought_to` others, so many times. Of
+    those it knows the nodes, and what they were brought to: pieces that held each other would live
+    until Python looks for circles.
     """
 
     node: UOp
@@ -84,7 +89,7 @@ class Piece:
     due: tuple[tuple[str, Ops], ...] = ()
     narrow: Piece | None = None
     brought_from: Piece | None = None
-    brought_to: dict[Axes, tuple[Piece, int]] | None = None
+    brought_to: Brought | None = None
 
     @property
     def axes(self) -> Axes:
@@ -111,7 +116,7 @@ class Divider:
         self.gathered: dict[tuple[Shape, str], list[int]] = {}
         #: What a person is told: wishes that were not followed.
         self.notes: list[str] = []
-        self.merger = Merger(self.add, self.pieces)
+        self.merger = Merger(self.pieces)
 
     def add(self, node: UOp) -> Piece:
         """The piece of a node whose sources have theirs."""
@@ -128,7 +133,7 @@ class Divider:
 
     def _unmerged(self, node: UOp) -> Piece | None:
         """A value computed before axes were merged, if nothing is sent for that."""
-        found = self.merger.replaced(node)
+        found = self.merger.replaced(node, self.add)
         return None if found is None else self.pieces[found]
 
     def _piece(self, node: UOp) -> Piece:
@@ -293,7 +298,7 @@ class Divider:
         for one in operands:
             wanted = axes if one.narrow is None else _before(one, axes)
             one = one.narrow or one
-            if one.brought_to is None or one.brought_to.get(wanted, (one, 0))[1] != 1:
+            if one.brought_to is None or one.brought_to.get(wanted, (None, None, 0))[2] != 1:
                 continue
             for axis, name in enumerate(one.axes):
                 if name is not None and name not in wanted:
@@ -505,12 +510,14 @@ def brought(given: Piece, axes: Axes) -> Piece:
         return repeated(narrow, given.shape, axes)
     if given.brought_to is None:
         given.brought_to = {}
-    found, times = given.brought_to.get(axes) or (_sent(given, axes), 0)
-    given.brought_to[axes] = found, times + 1
-    return found
+    # r[impl multi.memory.gone]
+    node, further, times = given.brought_to.get(axes) or (_sent(given, axes), {}, 0)
+    given.brought_to[axes] = node, further, times + 1
+    return Piece(node, given.shape, Sharding(given.sharding.mesh, axes),
+                 brought_from=None if given.due else given, brought_to=further)
 
 
-def _sent(given: Piece, axes: Axes) -> Piece:
+def _sent(given: Piece, axes: Axes) -> UOp:
     """A value that has to be sent, in another sharding of its mesh."""
     assert given.sharding is not None
     mesh, node, now = given.sharding.mesh, given.node, list(given.axes)
@@ -537,8 +544,7 @@ def _sent(given: Piece, axes: Axes) -> Piece:
     for axis, wanted in enumerate(axes):
         if wanted is not None and now[axis] is None:
             node = _own(node, axis, given.shape[axis], wanted, mesh)
-    return Piece(node, given.shape, Sharding(mesh, axes),
-                 brought_from=None if given.due else given)
+    return node
 
 
 def _count(given: Piece, axes: Axes, change: int) -> None:
@@ -546,8 +552,8 @@ def _count(given: Piece, axes: Axes, change: int) -> None:
     if given.narrow is not None:
         _count(given.narrow, _before(given, axes), change)
     elif given.brought_to and axes in given.brought_to:
-        found, times = given.brought_to[axes]
-        given.brought_to[axes] = found, times + change
+        node, further, times = given.brought_to[axes]
+        given.brought_to[axes] = node, further, times + change
 
 
 def _before(given: Piece, axes: Axes) -> Axes:
@@ -634,7 +640,7 @@ def price(given: Piece, axes: Axes) -> int:
         return 0
     if given.narrow is not None:
         return price(given.narrow, _before(given, axes))
-    if given.brought_to and axes in given.brought_to and given.brought_to[axes][1]:
+    if given.brought_to and axes in given.brought_to and given.brought_to[axes][2]:
         return 0
     mesh, total, now = given.sharding.mesh, 0, list(given.axes)
     held = held_of(given.axes, given.nbytes, mesh)

@@ -53,10 +53,14 @@ class CutPiece(Protocol):
 
 
 class Merger:
-    """Keeps what is unmerged beside values. `add` divides a node whose sources were divided."""
+    """Keeps what is unmerged beside values.
 
-    def __init__(self, add: Callable[[UOp], Any], pieces: Mapping[UOp, CutPiece]) -> None:
-        self.add, self.pieces = add, pieces
+    It does not hold who divides: memory of a plan that was made would stay until Python looks for
+    circles.
+    """
+
+    def __init__(self, pieces: Mapping[UOp, CutPiece]) -> None:
+        self.pieces = pieces
         self.known: dict[UOp, Unmerged] = {}
         self.is_dividing = False  # what is made here is divided as it is
 
@@ -70,9 +74,10 @@ class Merger:
         if groups is not None:
             self.known[node] = Unmerged(source, groups)
 
-    def replaced(self, node: UOp) -> UOp | None:
+    def replaced(self, node: UOp, add: Callable[[UOp], Any]) -> UOp | None:
         """The same value, computed of what is unmerged, if no axis is left that was merged; else
-        None, and what is unmerged of this node is noted.
+        None, and what is unmerged of this node is noted. `add` divides a node whose sources were
+        divided.
         """
         if self.is_dividing or in_memory(node) is not None \
                 or not any(source in self.known for source in node.src):
@@ -82,13 +87,13 @@ class Merger:
             found = self._elementwise(node)
         elif node.op in _RULES:
             found = _RULES[node.op](node, self.known[node.src[0]])
-        if found is None or self._divide(found.node, node) is None:
+        if found is None or self._divide(found.node, node, add) is None:
             return None
         if node.op is Ops.RESHAPE and self._cut(found) != self._cut(self.known[node.src[0]]):
             return None
         shape, ordered = nodes.shape_of(node), found.ordered()
         if nodes.shape_of(ordered) == shape or not self._is_lost(found):
-            return self._divide(nodes.reshape(ordered, shape), node)
+            return self._divide(nodes.reshape(ordered, shape), node, add)
         self.known[node] = found
         return None
 
@@ -102,7 +107,7 @@ class Merger:
         return any(axes[axis] is not None and math.prod(shape[a] for a in group[:place]) != 1
                    for group in found.groups for place, axis in enumerate(group))
 
-    def _divide(self, node: UOp, instead: UOp) -> UOp | None:
+    def _divide(self, node: UOp, instead: UOp, add: Callable[[UOp], Any]) -> UOp | None:
         """Divide a node that is computed instead of another one, and those below it that were made
         for it; None if the other one is among them.
         """
@@ -113,7 +118,7 @@ class Merger:
         for each in new:
             if each.origin is None and instead.origin is not None:
                 note_origin(each, instead.origin)
-            self.add(each)
+            add(each)
         self.is_dividing = False
         return node
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 from collections import Counter
 from collections.abc import Callable
@@ -713,3 +714,40 @@ def test_a_view_reaches_a_tensor_that_was_laid_elsewhere() -> None:
             x.shard_(DEVICES[:after], 0)
         view += 1
         assert x.tolist() == [1, 3, 4] and view.tolist() == [3, 4]
+
+
+@verifies("multi.memory.gone")
+def test_nothing_of_a_plan_waits_for_the_garbage_to_be_collected() -> None:
+    """A gathered value, rows in order, axes that are merged, and a step of training."""
+    w = Tensor(numbers(5, 7)).shard_(DEVICES[:2], 0)
+    b = Tensor(numbers(7)).shard_(DEVICES[:2])
+    w.requires_grad = b.requires_grad = True
+    optimizer = nn.optim.SGD([w, b], lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        x = Tensor(numbers(6, 5)).shard(DEVICES[:2], 0)
+        loss = ((x @ w + b).tanh() ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+
+    programs: list[Callable[[], Any]] = [
+        step, w.numpy, lambda: (w * 2).sort()[0].numpy(), lambda: (w * 2).reshape(-1).sum().item(),
+        lambda: (b + w).sum(0).numpy()]
+    for program in programs:
+        program()  # what stays from then on stays for a reason
+        gc.collect()
+        gc.disable()
+        try:
+            program()
+            before = len(living_nodes())
+            gc.collect()
+            assert len(living_nodes()) == before
+        finally:
+            gc.enable()
+
+
+def living_nodes() -> list[UOp]:
+    """All nodes that there are."""
+    return [each for each in gc.get_objects() if isinstance(each, UOp)]
