@@ -104,7 +104,7 @@ def loop_gradient(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     loop: LoopInfo = node.arg
     if loop.kind == "while":
         raise GraphError("gradient", "a while_loop has no gradient: how often it runs is not known",
-                         "use scan with a fixed number of steps, or jvp")
+                         "use scan with a fixed number of iterations, or jvp")
     if loop.kind == "host":
         return  # what comes from the host says its own gradient, or has none
     rule = _scan_gradient if loop.kind == "scan" else _cond_gradient

@@ -1,5 +1,5 @@
-"""Running a LOOP: its bodies are planned and compiled once, and launched step by step. Chapter:
-spec/loops.md.
+"""Running a LOOP: its bodies are planned and compiled once, and launched in each iteration.
+Chapter: spec/loops.md.
 """
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class _Running:
         places = {root: None if root in loop.outputs and self._direct(*self._region(root))
                   else self._fresh(root) for root in stacked}
         inputs = list(self.sources)
-        for step, row in enumerate(reversed(range(count)) if loop.reverse else range(count)):
+        for turn, row in enumerate(reversed(range(count)) if loop.reverse else range(count)):
             for slot, (nbytes, own) in rows.items():
                 source = self.sources[slot]
                 assert source is not None
@@ -168,7 +168,7 @@ class _Running:
                 if own is not None:
                     _copy(own, there, nbytes)
                     inputs[slot] = own
-            following = turns[step % 2]
+            following = turns[turn % 2]
             results = [*following, *(self.target.part(*self._region(root, row))
                                      if (own := places[root]) is None else own for root in stacked)]
             body.run(inputs, results)
@@ -201,12 +201,12 @@ class _Running:
         inputs = list(self.sources)
         flag = self.device.allocate(1)
         turns = [[self._fresh(root) for root in range(loop.carries)] for _ in range(2)]
-        step = 0
+        turn = 0
         while self._asked(asks, inputs, flag):
-            following = turns[step % 2]
+            following = turns[turn % 2]
             goes.run(inputs, following)
             inputs[:loop.carries] = following
-            step += 1
+            turn += 1
         for root in loop.outputs:
             source = inputs[root]
             assert source is not None

@@ -400,7 +400,8 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
         randomness: "different": every example draws random numbers of its own, those that it
             would draw in a loop. "same": all draw the same. "error": none may be drawn.
         axis_size: how many examples there are, where no argument has them.
-        in_dims, out_dims: other names of in_axes and out_axes.
+        in_dims: another name of in_axes.
+        out_dims: another name of out_axes.
 
     Raises:
         ArgumentError: the axes do not fit the arguments, or no argument has examples.

@@ -47,16 +47,16 @@ class _Trace:
         with traced():
             return function(*args)
 
-    def graph(self, roots: Sequence[UOp], step: UOp | None = None) -> list[UOp]:
+    def graph(self, roots: Sequence[UOp], iteration: UOp | None = None) -> list[UOp]:
         """The roots on marks alone; what they read from outside is noted.
 
-        `step` stands for the number of the step: each draws random numbers of its own.
+        `iteration` stands for its number: each draws random numbers of its own.
         """
         replaced: dict[UOp, UOp] = dict(self.places)
         order = below(roots)
         for node in order if self.drawn else ():
-            if step is not None and self._is_drawn(node):  # r[impl loops.random.step+2]
-                along = nodes.scale(nodes.cast(step, node.dtype), self.drawn)
+            if iteration is not None and self._is_drawn(node):  # r[impl loops.random.step+2]
+                along = nodes.scale(nodes.cast(iteration, node.dtype), self.drawn)
                 made = self.constants.setdefault(node, mark(node))
                 replaced[node] = nodes.add(made, along)
         depends, wanted = set(replaced), list(roots)
@@ -101,7 +101,7 @@ def _outside(node: UOp, known: dict[UOp, bool]) -> bool:
 
 
 def _rows(tree: Tree, length: int | None) -> int:
-    """How many steps there are."""
+    """How many iterations there are."""
     sizes = [leaf.shape[0] if leaf.shape else None for leaf in tree.leaves]
     if length is not None:
         sizes.append(length)
@@ -110,8 +110,8 @@ def _rows(tree: Tree, length: int | None) -> int:
         raise ShapeError("scan", f"sequences of {sizes} rows", "give sequences with as many rows "
                          "along axis 0 each, or length= where there are none")
     if is_symbolic(sizes[0]):
-        raise ShapeError("scan", f"the number of steps, {sizes[0]!r}, is symbolic", "scan over the "
-                         "greatest number of rows, and choose with .where")
+        raise ShapeError("scan", f"the number of iterations, {sizes[0]!r}, is symbolic",
+                         "scan over the greatest number of rows, and choose with .where")
     return int(sizes[0] or 0)
 
 
@@ -142,7 +142,7 @@ def scan(function: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = N
         function: is called once. The carry that it returns has the containers, shapes and dtypes of
             the one that it gets.
         init: the first carry.
-        xs: tensors whose rows along axis 0 are gone through; None for a loop of `length` steps.
+        xs: tensors, with a row along axis 0 for each iteration; None for `length` iterations.
         reverse: from the last row to the first.
 
     Returns:
@@ -168,15 +168,15 @@ def scan(function: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = N
         return carried.filled(carried.leaves), stacked.filled(
             [each._wrap(nodes.full(UOp.const(each.dtype, 0), (0, *each.shape)))
              for each in stacked.leaves])
-    step = mark(UOp.const(dtypes.uint32, 0)) if trace.drawn else None
+    iteration = mark(UOp.const(dtypes.uint32, 0)) if trace.drawn else None
     ends = [*(each.uop for each in following), *(each.uop for each in stacked.leaves)]
-    roots = trace.graph(ends, step)
+    roots = trace.graph(ends, iteration)
     marks = [trace.places[each] for each in [t.uop for t in trace.arguments]]
     sequences = list(zip(marks[len(inner):], [leaf.uop for leaf in rows.leaves], strict=True))
-    if step is not None:
+    if iteration is not None:
         generator.reserve(trace.drawn * (count - 1))
         number = nodes.cast(nodes.iota(count), dtypes.uint32)
-        sequences.append((step, nodes.flip(number, (0,)) if reverse else number))
+        sequences.append((iteration, nodes.flip(number, (0,)) if reverse else number))
     constants = [(made, node) for node, made in trace.constants.items()]
     carries = list(zip(marks[:len(inner)], [leaf.uop for leaf in carried.leaves], strict=True))
     loop, sources = Steps(carries, sequences, constants).made(
