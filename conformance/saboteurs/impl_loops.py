@@ -83,3 +83,27 @@ class DtypesMayChange(Edit):
     file = "impl/transforms/control.py"
     old = "if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+3]"
     new = "if mine.dtype.kind != theirs.dtype.kind:  # r[impl loops.arguments.refused+3]"
+
+
+class ProductsAreOfOneRow(Edit):
+    rule = "loops.gradient.product"
+    description = "a product after the loop adds up the steps alone, and not their rows"
+    file = "impl/gradient/loops.py"
+    old = "axes = (0, *(axis + 1 for axis in self.axes))"
+    new = "axes = (0, *self.axes)"
+
+
+class ProductsAreAddedUp(Edit):
+    rule = "loops.gradient.product"
+    description = "gradients are added up in the loop, whatever they are"
+    file = "impl/gradient/loops.py"
+    old = "if sum(map(_elements, more)) < _elements(gradient):"
+    new = "if sum(map(_elements, more)) < 0:"
+
+
+class RepetitionsAreStored(Edit):
+    rule = "loops.outside.once"
+    description = "what the body repeats is repeated before the loop, and stored"
+    file = "impl/transforms/control.py"
+    old = "for node in map(_not_repeated, wanted):"
+    new = "for node in wanted:"

@@ -5,8 +5,10 @@ the last step to the first, on the carries that every step began with.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from math import prod
 
 from impl.effects import constant_of
 from impl.errors import GraphError
@@ -17,6 +19,7 @@ from impl.gradient.rules import loop_rules
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, UOp, toposort
 from impl.loops import LoopInfo, body, output_of, outputs, param
+from impl.symbolic import greatest
 
 Parts = Iterator[tuple[UOp, UOp]]
 
@@ -124,10 +127,10 @@ def _scan_gradient(node: UOp, loop: LoopInfo, given: dict[int, UOp], leads: Set[
     """A scan the other way round, whose carries are the gradients of the carries, and sums."""
     sources, roots, carries = node.src, loop.roots, loop.carries
     params = params_of(loop, sources)
+    behind = carries + loop.sequences
     floats = [slot for slot in range(carries) if is_float(params[slot])]
     wanted = [slot for slot in range(carries, len(sources))
               if sources[slot] in leads and is_float(params[slot])]
-    last = {slot: given.get(slot) for slot in floats}
     back = {slot: mark(params[slot]) for slot in floats}
     along = {root: mark(part, row=True) for root, part in given.items() if root >= carries}
     found = compute_gradients(_seeds(roots, {**back, **along}),
@@ -135,30 +138,124 @@ def _scan_gradient(node: UOp, loop: LoopInfo, given: dict[int, UOp], leads: Set[
 
     def of(slot: int) -> UOp:
         return found.get(params[slot], nodes.full_like(params[slot], 0))
-    rows = [slot for slot in wanted if slot < carries + loop.sequences]
-    whole = [slot for slot in wanted if slot not in rows]
+    rows = [slot for slot in wanted if slot < behind]
+    later = _Later([*params[:behind], *along.values()], [of(slot) for slot in rows])
+    for slot in sorted(wanted[len(rows):], key=lambda slot: -_elements(params[slot])):
+        later.take(slot, of(slot))
+    whole = [slot for slot in wanted[len(rows):] if slot not in later.sums]
     sums = {slot: mark(params[slot]) for slot in whole}
     following = [of(slot) for slot in floats] + [add(sums[slot], of(slot)) for slot in whole]
-    needed = set(toposort([*following, *(of(slot) for slot in rows)]))
-    zeros = [nodes.full_like(params[slot], 0) for slot in (*floats, *whole)]
-    begun = [zero if last.get(slot) is None else last[slot]
-             for slot, zero in zip((*floats, *whole), zeros, strict=True)]
+    needed = set(toposort([*following, *later.stacked]))
+    saved = _saved(node, loop, [s for s in range(carries) if params[s] in needed | later.read])
+    begun = [given.get(slot, nodes.full_like(params[slot], 0)) for slot in floats]
+    begun += [nodes.full_like(params[slot], 0) for slot in whole]
+    known = {**{params[slot]: before for slot, before in saved.items()},
+             **{params[slot]: sources[slot] for slot in range(carries, behind)},
+             **{along[root]: given[root] for root in along}}
     steps = Steps(
-        list(zip([*back.values(), *sums.values()], [b for b in begun if b is not None],
-                 strict=True)),
-        [*((params[slot], saved) for slot, saved in _saved(node, loop, [
-            s for s in range(carries) if params[s] in needed]).items()),
-         *((params[slot], sources[slot]) for slot in range(carries, carries + loop.sequences)
-           if params[slot] in needed),
-         *((along[root], given[root]) for root in along)],
-        [(params[slot], sources[slot]) for slot in range(carries + loop.sequences, len(sources))
+        list(zip([*back.values(), *sums.values()], begun, strict=True)),
+        [(own, rows_of) for own, rows_of in known.items() if own in needed],
+        [(params[slot], sources[slot]) for slot in range(behind, len(sources))
          if params[slot] in needed])
-    made, into = steps.made(following, [of(slot) for slot in rows], loop.count, not loop.reverse)
-    order = [*floats, *whole, *rows]
-    asked = [number for number, slot in enumerate(order) if sources[slot] in leads]
-    values = outputs(made, into, asked)
-    for number in asked:
-        yield sources[order[number]], values[number]
+    made, into = steps.made(following, later.stacked, loop.count, not loop.reverse)
+    asked = {number: slot for number, slot in enumerate([*floats, *whole, *rows])
+             if sources[slot] in leads}
+    kept = range(len(following), len(following) + len(later.stacked))
+    values = outputs(made, into, sorted({*asked, *kept}))
+    for number, slot in asked.items():
+        yield sources[slot], values[number]
+    known.update(zip(later.stacked, [values[each] for each in kept], strict=True))
+    for slot, products in later.sums.items():
+        terms = [product.summed(known, loop.count) for product in products]
+        yield sources[slot], functools.reduce(add, terms)
+
+
+class _Later:
+    """Sums over all steps that are taken after the loop: the gradient of a matrix by which every
+    step multiplies is then one product, of the rows of all steps.
+
+    `rows` stand for what has a row for each step before the backward loop; `stacked` is what that
+    loop stacks, and `read` which of the rows are read afterwards.
+    """
+
+    def __init__(self, rows: Iterable[UOp], stacked: Sequence[UOp]) -> None:
+        self.rows, self.stacked = set(rows), list(stacked)
+        self.read: set[UOp] = set()
+        self.sums: dict[int, list[_Product]] = {}
+
+    # r[impl loops.gradient.product]
+    def take(self, slot: int, gradient: UOp) -> None:
+        """Note the gradient of what all steps read, if what has to be stacked for it is smaller
+        than what the loop would write in each step otherwise.
+        """
+        known, terms = self.rows | set(self.stacked), [gradient]
+        while (first := terms[0]).op is Ops.ADD and first not in known:
+            terms[:1] = first.src
+        products = [_Product(term) for term in terms]
+        leaves = {leaf for product in products for leaf in product.leaves}
+        more = leaves - known
+        if sum(map(_elements, more)) < _elements(gradient):
+            self.sums[slot] = products
+            self.stacked += dict.fromkeys(leaf for product in products for leaf in product.leaves
+                                          if leaf in more)
+            self.read |= leaves & self.rows
+
+
+class _Product:
+    """A term of a gradient: a product of values that are repeated and moved, summed and moved."""
+
+    def __init__(self, term: UOp) -> None:
+        self.outer, inner = _unmoved(term, (Ops.RESHAPE, Ops.PERMUTE, Ops.CAST))
+        self.axes: tuple[int, ...] = ()
+        self.inner = inner
+        if inner.op is Ops.REDUCE and inner.arg[0] is Ops.ADD:
+            self.axes, inner = inner.arg[1], inner.src[0]
+        self.wide = inner.dtype
+        if inner.op is Ops.CAST:
+            inner = inner.src[0]
+        spread = (Ops.RESHAPE, Ops.PERMUTE, Ops.CAST, Ops.EXPAND)
+        self.factors = [_unmoved(part, spread) for part in inner.src] \
+            if inner.op is Ops.MUL and inner.src[0].shape == inner.src[1].shape else []
+        # A product of two values as large as itself is a value like any other.
+        if sum(_elements(leaf) for _, leaf in self.factors) >= _elements(inner) \
+                or not self.factors:
+            self.factors = [_unmoved(inner, spread)]
+        self.leaves = [leaf for _, leaf in self.factors]
+
+    def summed(self, values: Mapping[UOp, UOp], count: int) -> UOp:
+        """The sum over all steps, from what has a row for each."""
+        factors = [_moved(values[leaf], path, (count,)) for path, leaf in self.factors]
+        product = factors[0] if len(factors) == 1 else nodes.mul(*factors)
+        axes = (0, *(axis + 1 for axis in self.axes))
+        made = nodes.reduce(Ops.ADD, nodes.cast(product, self.wide), axes)
+        return _moved(nodes.reshape(made, nodes.shape_of(self.inner)), self.outer)
+
+
+def _elements(node: UOp) -> int:
+    """How many elements it has, at most."""
+    return prod(map(greatest, node.shape or ()))
+
+
+def _unmoved(node: UOp, through: Sequence[Ops]) -> tuple[list[UOp], UOp]:
+    """The value that a node repeats or moves, and the movements, the first one first."""
+    path: list[UOp] = []
+    while node.op in through and node.tag is None and node.src[0].dtype.kind == "f":
+        path.insert(0, node)
+        node = node.src[0]
+    return path, node
+
+
+def _moved(node: UOp, path: Sequence[UOp], front: tuple[int, ...] = ()) -> UOp:
+    """The same movements of another value, which has some axes more in front."""
+    for above in path:
+        if above.op is Ops.CAST:
+            node = nodes.cast(node, above.dtype)
+        elif above.op is Ops.PERMUTE:
+            more = len(front)
+            node = nodes.permute(node, (*range(more), *(axis + more for axis in above.arg)))
+        else:
+            node = nodes.move(node, above.op, (*front, *above.arg))
+    return node
 
 
 def _saved(node: UOp, loop: LoopInfo, slots: Sequence[int]) -> dict[int, UOp]:

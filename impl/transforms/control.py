@@ -68,7 +68,7 @@ class _Trace:
                 depends.add(node)
                 wanted += sources
         outside: dict[UOp, bool] = {}
-        for node in wanted:
+        for node in map(_not_repeated, wanted):
             if node not in depends and node not in replaced and _outside(node, outside):
                 replaced[node] = self.constants.setdefault(node, mark(node))
         return substituted(roots, replaced, pure=True)
@@ -83,6 +83,21 @@ class _Trace:
             return False
         variable, value = node.src[0].unbind()
         return str(variable.arg[0]).startswith("random#") and 0 <= value - self.start < self.drawn
+
+
+def _not_repeated(node: UOp) -> UOp:
+    """The value of which a value from outside is a repetition: it is repeated in the body, where
+    that costs no memory, and its gradient is summed there.
+    """
+    # r[impl loops.outside.once]
+    below, bottom = node, node
+    while below.op in (Ops.EXPAND, Ops.RESHAPE, Ops.PERMUTE) and below.tag is None \
+            and not any(map(is_symbolic, below.shape or ())):
+        repeats = below.op is Ops.EXPAND
+        below = below.src[0]
+        if repeats:
+            bottom = below
+    return bottom
 
 
 def _outside(node: UOp, known: dict[UOp, bool]) -> bool:

@@ -224,6 +224,36 @@ def test_a_number_that_the_body_reads_has_its_gradient() -> None:
         half).item() == 3.0
 
 
+def recurrent(scan: Callable[..., Any]) -> Callable[..., Tensor]:
+    """A layer: weights of 4 by 4 and numbers for each column, three rows in each step."""
+    def last(w: Tensor, b: Tensor, h: Tensor, xs: Tensor) -> Tensor:
+        carry, (ys, _) = scan(lambda c, x: ((c.linear(w, b) + x).tanh(), (c * 2, c)), h, xs)
+        return (carry * ys).sum()
+    return last
+
+
+@verifies("loops.gradient.product")
+@verifies("loops.outside.once")
+@pytest.mark.parametrize(("rows", "dtype", "tolerance"), [
+    (1, np.float64, 1e-9), (3, np.float64, 1e-9), (3, np.float16, 0.05)])
+def test_products_wait_until_the_loop_is_over(rows: int, dtype: type, tolerance: float) -> None:
+    given = [Tensor(np.asarray(each, dtype)) for each in (W, H[0], H[:rows], XS[:, :rows])]
+    mine = func.grad(recurrent(func.scan), (0, 1))(*given)
+    wanted = func.grad(recurrent(written_out), (0, 1))(*given)
+    loops = [node for node in mine[0].uop.toposort() if node.op is Ops.LOOP]
+    first, back = loops[0], loops[-1]
+    assert {source.shape[-2:] for source in first.src if 4 in source.shape[-1:]} \
+        == {(rows, 4), (4, 4), (1, 4)}
+    assert [root.shape for root in back.arg.roots[:back.arg.carries]] == [(rows, 4)]
+    for found, other in zip(mine, wanted, strict=True):
+        close(found, other, tolerance)
+    # Nothing waits for what would be larger: one number for each element, no rows.
+    each = func.grad(lambda w: func.scan(
+        lambda c, x: ((c * w).sin() + x, None), given[2], given[3])[0].sum())(given[2])
+    back = [node for node in each.uop.toposort() if node.op is Ops.LOOP][-1]
+    assert [root.shape for root in back.arg.roots[:back.arg.carries]] == [(rows, 4)] * 2
+
+
 @verifies("loops.gradient.forward")
 def test_the_change_is_that_of_the_steps() -> None:
     given = Tensor(W), Tensor(H), Tensor(XS)
