@@ -301,7 +301,7 @@ def _pass_on(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
 def report_of(answers: dict[str, dict[str, str]], left_out: dict[str, str]) -> dict[str, Any]:
     """The report, with the reason for each test that is not passed."""
     return {
-        "command": "python -m conformance.peers.onnx_nodes --report",
+        "command": " ".join(("python -m conformance.peers.onnx_nodes", *sys.argv[1:])),
         "versions": {name: importlib.metadata.version(name)
                      for name in ("onnx", *answers) if name != "impl"},
         "apply": len(next(iter(answers.values()))),

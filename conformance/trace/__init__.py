@@ -34,7 +34,8 @@ from conformance.suite import verifies as verifies
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Written with the public API, on top of all chapters, or holding the parts together.
-USER_LIBRARIES = frozenset({"array_api", "fft", "nn", "onnx", "torch", "__main__", "__init__"})
+USER_LIBRARIES = frozenset(
+    {"array_api", "fft", "models", "nn", "onnx", "torch", "__main__", "__init__"})
 
 #: Chapters of text and tests only: their rules hold for all modules alike.
 WITHOUT_MODULE = frozenset({"conventions", "statements"})

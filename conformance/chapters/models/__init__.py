@@ -1,0 +1,1 @@
+"""Tests of the models: each against the same architecture written in torch."""
