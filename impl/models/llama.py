@@ -1,0 +1,258 @@
+"""Llama 3: places that are turned, queries that share keys, a gate in each block.
+
+Tensors have the names and shapes of the checkpoints that Hugging Face publishes, such as
+`model.layers.0.self_attn.q_proj.weight`; `load` reads also files of GGUF, whose names are others.
+"""
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from impl import Tensor, nn
+from impl.errors import ArgumentError, ShapeError
+from impl.models.writing import Kept, LanguageModel, Writer, with_kept
+
+__all__ = ["Llama", "LlamaConfig", "Writer", "load"]
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """Sizes of a network, with the names of `config.json`; those of Llama 3 with 8 billion."""
+
+    vocab_size: int = 128256
+    hidden_size: int = 4096
+    intermediate_size: int = 14336
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int = 8
+    max_position_embeddings: int = 8192
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 500000.0
+    tie_word_embeddings: bool = False
+    #: Of Llama 3.1: slow turns are made slower, so that texts may be longer.
+    rope_scaling: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads or \
+                self.num_attention_heads % self.num_key_value_heads:
+            raise ShapeError("LlamaConfig", f"{self.num_key_value_heads} heads of keys do not "
+                             f"divide {self.num_attention_heads} heads, or these do not divide a "
+                             f"width of {self.hidden_size}", "give numbers that divide each other")
+
+    @property
+    def width(self) -> int:
+        """Of one head."""
+        return self.hidden_size // self.num_attention_heads
+
+
+def rotary_tables(config: LlamaConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines, (places, width): pair i is turned by place / theta^(2 i / width)."""
+    each = config.rope_theta ** (-np.arange(0, config.width, 2) / config.width)
+    scaling = config.rope_scaling
+    if scaling is not None:
+        kind = scaling.get("rope_type", scaling.get("type"))
+        if kind != "llama3":
+            raise ArgumentError("llama", f"turns are scaled by {kind!r}", "use \"llama3\"")
+        whole = scaling["original_max_position_embeddings"] * each / (2 * math.pi)
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        share = ((whole - low) / (high - low)).clip(0, 1)
+        each = each * (share + (1 - share) / scaling["factor"])
+    angles = np.arange(config.max_position_embeddings)[:, None] * np.tile(each, 2)
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Each pair of (first half, second half) of the last axis as a vector that is turned."""
+    first, second = x.chunk(2, -1)
+    return x * cosine + (-second).cat(first, dim=-1) * sine
+
+
+class LlamaAttention(nn.Module):
+    """Each place looks at those up to itself; several queries share a key."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        self.config = config
+        size, keys = config.hidden_size, config.num_key_value_heads * config.width
+        self.q_proj = nn.Linear(size, size, bias=False)
+        self.k_proj = nn.Linear(size, keys, bias=False)
+        self.v_proj = nn.Linear(size, keys, bias=False)
+        self.o_proj = nn.Linear(size, size, bias=False)
+
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, cache: Tensor | None = None,
+                start: Any = 0) -> Tensor:
+        """For places from `start` on, with a cache see `with_kept`."""
+        batch, length, _ = x.shape
+        query, key, value = (
+            part(x).reshape(batch, length, -1, self.config.width).transpose(1, 2)
+            for part in (self.q_proj, self.k_proj, self.v_proj))
+        query, key = rotated(query, cosine, sine), rotated(key, cosine, sine)
+        key, value = with_kept(cache, key, value, start)
+        found = query.scaled_dot_product_attention(key, value, is_causal=length > 1,
+                                                   enable_gqa=True)
+        return self.o_proj(found.transpose(1, 2).reshape(batch, length, -1))
+
+
+class LlamaMLP(nn.Module):
+    """Two layers on each place alone, of which the first one has a gate."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(self.gate_proj(x).silu() * self.up_proj(x))
+
+
+class LlamaBlock(nn.Module):
+    """Attention and layers, each added to what comes in."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = LlamaAttention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = LlamaMLP(config)
+
+    def forward(self, x: Tensor, *places: Any) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), *places)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class LlamaBody(nn.Module):
+    """All but the head."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens.weight = (
+            Tensor.randn(config.vocab_size, config.hidden_size) * 0.02).requires_grad_()
+        self.layers = nn.ModuleList([LlamaBlock(config) for _ in range(config.num_hidden_layers)])
+        self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+
+class Llama(LanguageModel):
+    """Scores of the next token at each place."""
+
+    def __init__(self, config: LlamaConfig | None = None) -> None:
+        self.config = config = config or LlamaConfig()
+        self.model = LlamaBody(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+        for name, table in zip(("cosine", "sine"), rotary_tables(config), strict=True):
+            self.register_buffer(name, Tensor(table), persistent=False)
+
+    def forward(self, tokens: Tensor, caches: Sequence[Tensor] | None = None,
+                start: Any = 0) -> Tensor:
+        """(batch, places) of tokens to (batch, places, vocab_size) of scores, see `LanguageModel`.
+
+        Raises:
+            ShapeError: there are more places than the network knows.
+        """
+        self.check_places(tokens, start)
+        x = self.model.embed_tokens(tokens)
+        cosine, sine = (getattr(self, name)[start:start + tokens.shape[1]]
+                        for name in ("cosine", "sine"))
+        for place, block in enumerate(self.model.layers):
+            x = block(x, cosine, sine, None if caches is None else caches[place], start)
+        return self.lm_head(self.model.norm(x))
+
+    @property
+    def kept(self) -> Kept:
+        """What a `Writer` keeps for each block."""
+        config = self.config
+        return Kept(config.vocab_size, config.num_hidden_layers, config.num_key_value_heads,
+                    config.max_position_embeddings, config.width)
+
+
+# Checkpoints
+
+
+def load(path: str | os.PathLike[str], places: int | None = None) -> Llama:
+    """The network of a checkpoint: a folder of Hugging Face, or a file of GGUF.
+
+    Args:
+        places: how long texts may become, if that is less than what the checkpoint says: the
+            tables of turns are as long.
+
+    Raises:
+        ArgumentError: it is a checkpoint of something else, or `config.json` is missing.
+    """
+    config, state = _of_gguf(Path(path)) if Path(path).is_file() else _of_folder(Path(path))
+    known = {each.name for each in fields(LlamaConfig)}
+    sizes = {name: value for name, value in config.items() if name in known}
+    if places is not None:
+        most = sizes.get("max_position_embeddings", LlamaConfig.max_position_embeddings)
+        sizes["max_position_embeddings"] = min(places, most)
+    sizes["tie_word_embeddings"] = "lm_head.weight" not in state
+    model = Llama(LlamaConfig(**sizes))
+    model.load_state_dict(state)
+    return model
+
+
+def _of_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not (folder / "config.json").is_file():
+        raise ArgumentError("llama.load", f"{folder} has no config.json, which says how many heads "
+                            "there are", "give the folder of a checkpoint, or a file of GGUF")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if config.get("model_type", "llama") != "llama":
+        raise ArgumentError("llama.load", f"it is a {config['model_type']!r}",
+                            "give a checkpoint of Llama")
+    index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
+    if index.is_file():  # in several files
+        found = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        files = sorted({Path(name).name for name in found.values()})
+    state: dict[str, Tensor] = {}
+    for name in files:
+        state |= nn.state.safe_load(folder / name)
+    return config, {name: tensor for name, tensor in state.items()
+                    if not name.endswith("rotary_emb.inv_freq")}
+
+
+#: Names of tensors of GGUF, and what they are called here.
+_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
+          "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+          "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+          "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+          "ffn_down": "mlp.down_proj"}
+#: Sizes in GGUF, behind `llama.`.
+_SIZES = {"embedding_length": "hidden_size", "feed_forward_length": "intermediate_size",
+          "block_count": "num_hidden_layers", "attention.head_count": "num_attention_heads",
+          "attention.head_count_kv": "num_key_value_heads",
+          "context_length": "max_position_embeddings", "rope.freq_base": "rope_theta",
+          "attention.layer_norm_rms_epsilon": "rms_norm_eps"}
+
+
+def _of_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Queries and keys have their pairs side by side there, and as halves here."""
+    from impl.nn.gguf import gguf_load, gguf_metadata
+
+    said = gguf_metadata(file)
+    if said.get("general.architecture") != "llama":
+        raise ArgumentError("llama.load", f"{file} is a {said.get('general.architecture')!r}",
+                            "give a checkpoint of Llama")
+    config = {own: said[f"llama.{name}"] for name, own in _SIZES.items() if f"llama.{name}" in said}
+    config.setdefault("num_key_value_heads", config["num_attention_heads"])
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    state = {}
+    for name, tensor in gguf_load(file).items():
+        found = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.weight", name)
+        kind = found[2] if found else ""
+        if found is None or kind not in _NAMES:
+            raise ArgumentError("llama.load", f"{file} has the tensor {name!r}, which is not known",
+                                "give a checkpoint of Llama 3 without scaled turns")
+        if kind in heads:
+            rows, columns = tensor.shape
+            tensor = tensor.reshape(heads[kind], -1, 2, columns).transpose(1, 2) \
+                .reshape(rows, columns)
+        where = f"model.layers.{found[1]}." if found[1] else ""
+        state[f"{where}{_NAMES[kind]}.weight"] = tensor
+    config["vocab_size"] = state["model.embed_tokens.weight"].shape[0]
+    return config, state
