@@ -36,7 +36,7 @@ _BUSY = 4096
 _LITTLE = 8192
 #: Lanes of all groups that share what has no prefix.
 _ITEMS = 16384
-#: A group that shares an iteration has at most so many times the lanes that run in step.
+#: A group that shares an iteration has at most so many times the lanes of a warp.
 _WARPS = 8
 #: Of a loop of a stage that is longer than there are lanes, a lane has at most so many iterations.
 _ROUNDS = 32

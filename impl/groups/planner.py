@@ -11,7 +11,7 @@ from impl.kernel.private import exceeds
 from impl.steps.padding import PadTo
 from impl.steps.step import Step
 
-#: Where fewer lanes run in step, vectors and caches do what local memory does elsewhere.
+#: Where a warp has fewer lanes, vectors and caches do what local memory does elsewhere.
 _TILES_FROM = 16
 
 

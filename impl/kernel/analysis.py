@@ -59,7 +59,7 @@ class DeviceLimits:
     second_cache: int = 512 << 10  # of one core
     third_cache: int = 8 << 20    # shared by the cores
     lanes: int = 1                # most lanes of a work-group; 1: there are no work-groups
-    lockstep: int = 1             # lanes that run in step: a warp
+    lockstep: int = 1             # lanes that run together: a warp
     exchange: bool = False        # whether the lanes of a warp can exchange values
     local_memory: int = 0         # what the lanes of a group share
     dots: bool = False          # whether DOT is an instruction
