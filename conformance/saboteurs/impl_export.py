@@ -155,3 +155,19 @@ class ArraysOfAnyLength(Edit):
     file = "impl/export/javascript.py"
     old = '"bytes": port.nbytes, "exact": exact,'
     new = '"bytes": 2 * port.nbytes, "exact": not exact,'
+
+
+class EachGradientIsTheFirst(Edit):
+    rule = "export.gradient.added"
+    description = "a gradient that was not there is not there at the next call either"
+    file = "impl/export/__init__.py"
+    old = "if change.gradient and not isinstance"
+    new = "if not change.gradient and not isinstance"
+
+
+class GradientsBeginWithZero(Edit):
+    rule = "export.gradient.added"
+    description = "what is added to the first gradient loses the sign of zero"
+    file = "impl/export/__init__.py"
+    old = "Tensor.full(tensor.shape, -0.0,"
+    new = "Tensor.full(tensor.shape, 0.0,"

@@ -31,6 +31,7 @@ from impl.realize import environment
 from impl.replay import TinyJit
 from impl.replay.once import Observation, observe
 from impl.schedule import plan_for
+from impl.tensor import Tensor
 
 #: At multiples of how many bytes temporaries begin.
 _ALIGNMENTS = {"c": 64, "js": 64, "webgpu": 256, "json": 64}
@@ -41,8 +42,8 @@ def export(function: Callable[..., Any], args: Sequence[Any], folder: str | os.P
            weights: str = "file") -> list[Path]:
     """Write a function of tensors as a program that needs no Python.
 
-    The function is called once, on copies of `args` and `kwargs`, and all that it changed is put
-    back. What it reads besides its arguments are states of the program, with the values of now.
+    The function is called on copies of `args` and `kwargs`, and all that it changed is put back.
+    What it reads besides its arguments are states of the program, with the values of now.
 
     Args:
         folder: where the files are written; it is made if it is not there.
@@ -105,16 +106,36 @@ def artefact_of(function: TinyJit[..., Any], args: Sequence[Any], kwargs: dict[s
         return plan
 
     found = _observed(function, name, args, kwargs, planner)
+    without = _without_gradient(found)
+    try:
+        if without:  # r[impl export.gradient.added]
+            for tensor in without:  # what is added to -0.0 stays as it is, bit for bit
+                tensor.grad = Tensor.full(tensor.shape, -0.0, dtype=tensor.dtype,
+                                          device=tensor.device).contiguous().realize()
+            found = _observed(function, name, args, kwargs, planner)
+        assert found.captured is not None
+        binds = other_values(found.captured)
+        if binds is not None:  # r[impl export.variable.checked+2]
+            other_args, other_kwargs = with_values((tuple(args), kwargs), binds)
+            other = _observed(function, name, other_args, other_kwargs, planner)
+            if [plan.key for plan in other.planned] != [plan.key for plan in found.planned]:
+                changing = ", ".join(bind.src[0].arg[0] for bind in binds)
+                raise ExportError(name, f"has other kernels for other values of {changing}", "make "
+                                  "no Python number of it (int, float, range): compute with it")
+        return ArtefactLayout(name, function, (args, kwargs), found, _ALIGNMENTS[target]).run()
+    finally:
+        for tensor in without:
+            tensor.grad = None
+
+
+def _without_gradient(found: Observation) -> list[Tensor]:
+    """The tensors that had no gradient before the call, and have one after it: the next call finds
+    it there.
+    """
     assert found.captured is not None
-    binds = other_values(found.captured)
-    if binds is not None:  # r[impl export.variable.checked+2]
-        other_args, other_kwargs = with_values((tuple(args), kwargs), binds)
-        other = _observed(function, name, other_args, other_kwargs, planner)
-        if [plan.key for plan in other.planned] != [plan.key for plan in found.planned]:
-            changing = ", ".join(bind.src[0].arg[0] for bind in binds)
-            raise ExportError(name, f"has other kernels for other values of {changing}",
-                              "make no Python number of it (int, float, range): compute with it")
-    return ArtefactLayout(name, function, (args, kwargs), found, _ALIGNMENTS[target]).run()
+    holders = [change.holder() for change in found.captured.changes
+               if change.gradient and not isinstance(change.holder, str)]
+    return [each for each in holders if each is not None and id(each) not in found.gradients]
 
 
 def _observed(function: TinyJit[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any],

@@ -83,6 +83,30 @@ def test_training_goes_on_in_c_bit_for_bit(tmp_path: Path) -> None:
 
 
 @needs_compiler
+@verifies("export.gradient.added")
+def test_gradients_are_added_up_in_the_program(tmp_path: Path) -> None:
+    with Context(DEVICE="CPU", NOOPT=1):
+        weight: Any = Tensor([0.5, -2.0], requires_grad=True).realize()
+        x = Tensor([1.0, 3.0]).realize()
+
+        def added(x: Tensor) -> Any:
+            (x * weight).sum().backward()
+            return weight.grad * 2
+
+        def anew(x: Tensor) -> Any:
+            weight.grad = None
+            return added(x)
+        export(anew, (x,), tmp_path, name="anew", target="json")
+        assert json.loads((tmp_path / "anew.json").read_text())["states"] == []
+        program = c_program(tmp_path, added, x)
+        assert weight.grad is None and program.load() == 0
+        for factor in (-0.0, 2.0, 0.1):
+            given, found = np.array([1, 3], np.float32) * np.float32(factor), np.zeros(2, "f")
+            program(given, found)
+            assert found.tobytes() == added(Tensor(given)).numpy().tobytes()
+
+
+@needs_compiler
 @verifies("export.variable.checked+2")
 @verifies("export.plan.kept+2")
 def test_a_language_model_writes_without_python(tmp_path: Path) -> None:
@@ -195,7 +219,8 @@ def test_exporting_changes_nothing(tmp_path: Path, interpreted: None) -> None:
     assert weight.tolist() == [1, 2] and weight.grad is None and counter.tolist() == [0]
     assert Tensor.rand(2).tolist() == expected
     told = json.loads(made[-1].read_text())
-    assert {row["name"] for row in told["states"]} == {"weight", "counter", "random"}
+    assert {row["name"] for row in told["states"]} == {
+        "weight", "weight.grad", "counter", "random"}
 
 
 @verifies("export.document.whole")
