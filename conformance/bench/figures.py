@@ -66,6 +66,11 @@ def measurements(quick: bool, first_run: bool) -> Iterator[Measurement]:
         for size in SIZES[:1] if quick else SIZES:
             yield _grown(program, size, 1 if quick else 7)
     yield _replay(100 if quick else TINY_KERNELS, 1 if quick else 9)
+    for names, title, goal in ((0, "captured call of one tiny kernel", 5.0), (
+            10, "the same, where it reads ten names that may change", 7.0)):
+        yield Measurement("call", {"names": names}, (Figure(
+            f"call.{names}", "Running", title, "us", number("seconds", MICRO), goal),),
+            1 if quick else 5)
     yield Measurement("add", {}, (Figure("add", "Running", "`a + b` on 4 elements, realized",
                                          "us", number("seconds", MICRO), 20),),
                       3 if quick else 9)

@@ -90,6 +90,9 @@ class Peer(Runner, Protocol):
     def replay(self, kernels: int) -> Numbers:
         """`seconds` of one replay of a captured function of so many tiny kernels."""
 
+    def call(self, names: int) -> Numbers:
+        """`seconds` of a call of a captured function of `calls`, that reads so many names."""
+
 
 def load(name: str) -> Any:
     """The adapter of a library, a `Runner` or a `Peer`; ImportError if it is not installed."""

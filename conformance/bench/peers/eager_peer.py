@@ -17,7 +17,7 @@ def make() -> EagerPeer:
 class EagerPeer(TorchPeer):
     """It makes no schedules: `run` measures it, and `schedule` does not."""
 
-    def fresh(self, function: Callable[[Any], Any]) -> Any:
+    def fresh(self, function: Callable[..., Any]) -> Any:
         """There is nothing to compile."""
         return function
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.bench import growing
+from conformance.bench import calls, growing
 from conformance.bench.operations import EPSILON
 from conformance.bench.peers import NotMeasured, Numbers, Ready, repeated, timed
 from conformance.bench.workloads import RATE, Array, Workload
@@ -135,6 +135,10 @@ class JaxPeer:
             raise NotMeasured(f"{kernels} operations became {found} kernels")
         np.testing.assert_allclose(np.asarray(made(start, steps)).sum(), 2.5 * kernels)
         return lambda: made(start, steps).block_until_ready()
+
+    def call(self, names: int) -> Numbers:
+        return calls.measured(names, self.np.asarray, self.jax.jit, lambda result: result,
+                              lambda result: result.block_until_ready())
 
     def add(self) -> Numbers:
         a, b = (self.np.asarray([1.0, 2.0, 3.0, number]) for number in (4.0, 5.0))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.bench import growing
+from conformance.bench import calls, growing
 from conformance.bench.operations import EPSILON
 from conformance.bench.peers import Numbers, Ready, repeated, timed
 from conformance.bench.workloads import RATE, Array, Workload
@@ -258,6 +258,13 @@ class LazyPeer(ABC):
             np.testing.assert_allclose(result, growing.expected("separate", kernels), rtol=1e-3)
             known[kernels] = call
         return known[kernels]
+
+    def call(self, names: int) -> Numbers:
+        def waited(result: Any) -> Any:
+            self.wait()
+            return result
+        return calls.measured(names, lambda array: self.Tensor(array).realize(), self.TinyJit,
+                              lambda result: result.realize(), waited)
 
     def add(self) -> Numbers:
         a, b = (self.Tensor([1.0, 2.0, 3.0, number]).realize() for number in (4.0, 5.0))

@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 
-from conformance.bench import growing
+from conformance.bench import calls, growing
 from conformance.bench.operations import EPSILON
 from conformance.bench.peers import NotMeasured, Numbers, Ready, repeated, timed
 from conformance.bench.workloads import RATE, Array, Workload
@@ -69,7 +69,7 @@ class TorchPeer:
 
     # What is asked
 
-    def fresh(self, function: Callable[[Any], Any]) -> Any:
+    def fresh(self, function: Callable[..., Any]) -> Any:
         """A compiled function with nothing remembered of it."""
         self.dynamo.reset()
         return self.torch.compile(function, fullgraph=True, dynamic=False)
@@ -137,6 +137,11 @@ class TorchPeer:
 
     def replay(self, kernels: int) -> Numbers:
         raise NotMeasured("it has no way to ask for kernels that are not joined")
+
+    def call(self, names: int) -> Numbers:
+        with self.torch.no_grad():
+            return calls.measured(names, self.torch.from_numpy, self.fresh,
+                                  lambda result: result, lambda result: result)
 
     def add(self) -> Numbers:
         a, b = (self.torch.tensor([1.0, 2.0, 3.0, number]) for number in (4.0, 5.0))
