@@ -4,7 +4,8 @@ The tests that cite the rule of a saboteur are run by pytest, in this process, w
 in place. One of them has to fail. With names of saboteurs: those only, and what their tests print.
 
 `killers.json` says which it was the last time: that test is tried first, and all others where it
-does not find the mistake any more. `--renew` looks at all tests again and writes the file.
+does not find the mistake any more. Of saboteurs that are named, the test has to pass while no
+mistake is made, too. `--renew` looks at all tests again and writes the file.
 """
 from __future__ import annotations
 
@@ -135,6 +136,15 @@ def _tried(saboteur: ImplPatch, tests: Sequence[str], quiet: bool) -> Search:
     return found
 
 
+@cache
+def passes(test: str) -> bool:
+    """Whether a test passes while no mistake is made: else it finds none."""
+    with _silence(True), mock.patch.dict(os.environ, {_NO_PLUGINS: "1"}):
+        status = pytest.main(["-x", "-s", *_ALONE, str(ROOT / test)], plugins=[Search()])
+    _let_go()
+    return status is pytest.ExitCode.OK
+
+
 def search_apart(saboteur: ImplPatch) -> Search:
     """The same in a process of its own, which the mistake may end: a driver that is given nonsense
     gives no error. Then it has been found, too.
@@ -220,11 +230,13 @@ def main(words: Sequence[str]) -> int:
         if names and type(saboteur).__name__ not in names:
             continue
         found = search(saboteur, quiet=renewing or not names)
-        alive += not found.killer and not found.skipped
+        failing = bool(names and found.test) and not passes(found.test)
+        alive += failing or not found.killer and not found.skipped
         killers.pop(full_name(saboteur), None)
         if found.killer and found.passed:
             killers[full_name(saboteur)] = found.test
-        verdict = f"killed by {found.killer}" if found.killer else \
+        verdict = f"{found.killer} fails WITHOUT the mistake too" if failing else \
+            f"killed by {found.killer}" if found.killer else \
             f"its tests are skipped here, {found.skipped[0]}" if found.skipped else "ALIVE"
         print(f"{saboteur.rule:<36}{type(saboteur).__name__:<30}{verdict}", flush=True)
     if renewing:

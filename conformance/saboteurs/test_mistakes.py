@@ -4,6 +4,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -160,3 +161,10 @@ class _Another(_Doubling):
 def test_an_edit_does_not_make_functions_of_the_module() -> None:
     with pytest.raises(TypeError, match="another function"):
         _Another().codes()
+
+
+def test_a_test_that_fails_anyway_finds_nothing(tmp_path: Path) -> None:
+    for name, text in (("right", "assert True"), ("wrong", "assert False")):
+        path = tmp_path / f"test_{name}.py"
+        path.write_text(f"def test_{name}() -> None:\n    {text}\n", encoding="utf-8")
+        assert finding.passes(f"{path}::test_{name}") is (name == "right")

@@ -130,9 +130,17 @@ class Number:
         """e to this power."""
         return self._function(Ops.EXP)
 
+    def exp2(self) -> Number:
+        """2 to this power."""
+        return self._function(Ops.EXP2)
+
     def log(self) -> Number:
         """The natural logarithm."""
         return self._function(Ops.LOG)
+
+    def log2(self) -> Number:
+        """The logarithm to base 2."""
+        return self._function(Ops.LOG2)
 
     def sqrt(self) -> Number:
         """The square root."""
@@ -141,6 +149,10 @@ class Number:
     def sin(self) -> Number:
         """The sine."""
         return self._function(Ops.SIN)
+
+    def cos(self) -> Number:
+        """The cosine."""
+        return self._function(Ops.COS)
 
     def tanh(self) -> Number:
         """The hyperbolic tangent."""

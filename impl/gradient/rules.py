@@ -36,6 +36,17 @@ def fit(part: UOp, source: UOp) -> UOp:
     return nodes.full(part, shape_of(source))
 
 
+#: exp(-x * x) is 0 from here on, also in float64; and the square is finite, also in float16.
+_FAR = 30.0
+
+
+def _bell(x: UOp) -> UOp:
+    """exp(-x * x), whose slope is 0 where x is infinite: 0 * infinity would be NaN."""
+    for op, limit in ((Ops.MINIMUM, _FAR), (Ops.MAXIMUM, -_FAR)):
+        x = nodes.binary(op, x, UOp.const(x.dtype, limit))
+    return unary(Ops.EXP, neg(mul(x, x)))
+
+
 #: source and result -> what to multiply the gradient with.
 SLOPES: dict[Ops, Callable[[UOp, UOp], UOp]] = {
     Ops.EXP: lambda x, y: y,
@@ -47,7 +58,7 @@ SLOPES: dict[Ops, Callable[[UOp, UOp], UOp]] = {
     Ops.SIN: lambda x, y: unary(Ops.COS, x),
     Ops.COS: lambda x, y: neg(unary(Ops.SIN, x)),
     Ops.TANH: lambda x, y: sub(UOp.const(x.dtype, 1), mul(y, y)),
-    Ops.ERF: lambda x, y: scale(unary(Ops.EXP, neg(mul(x, x))), 2 / math.sqrt(math.pi)),
+    Ops.ERF: lambda x, y: scale(_bell(x), 2 / math.sqrt(math.pi)),
 }
 
 

@@ -493,8 +493,8 @@ def test_bits_of_numbers_stay_in_a_family() -> None:
             assert number != number or np.array_equal(np.signbit(found), np.signbit(expected))
         ints = Tensor(np.array([1, -5], np.int32)).realize()
         for whole in (3, 4, -2**31, 2**31 - 1, 0):
-            expected = np.array([1, -5], np.int32) - np.int32(whole)
-            assert (ints - whole).tolist() == expected.tolist()
+            differences = np.array([1, -5], np.int32) - np.int32(whole)
+            assert (ints - whole).tolist() == differences.tolist()
 
 
 @verifies("caching.family.shared")

@@ -28,7 +28,7 @@ from impl.errors import (
     GraphError,
     ShapeError,
 )
-from impl.ir import KernelInfo, Ops, UOp
+from impl.ir import TRANSCENDENTAL, KernelInfo, Ops, UOp
 from impl.kernel import DeviceLimits
 from impl.render import render
 from impl.searching import optimize
@@ -317,6 +317,20 @@ def test_what_is_refused() -> None:
     with pytest.raises(ArgumentError, match="0 gradients for 1 tensors"):
         one.sum().backward()
     assert dtypes.index is loop(3).dtype
+
+
+@verifies("custom.value.equal")
+def test_a_kernel_may_call_every_function() -> None:
+    """Each one that is an operation of the graph, by the name that tensors have for it."""
+    x = ready(np.abs(NUMBERS[0]) + 0.5, "REFERENCE")
+    for name in (op.name.lower() for op in sorted(TRANSCENDENTAL)):
+        def called(out: KernelMemory, x: KernelMemory, name: str = name) -> KernelStore:
+            i = loop(x.size)
+            found: KernelStore = out[i].store(getattr(x[i], name)()).end(i)
+            return found
+        with Context(DEVICE="REFERENCE"):
+            out = Tensor.custom_kernel(Tensor.empty(x.shape[0]), x, fxn=called)[0]
+            assert out.tolist() == getattr(x, name)().tolist(), name
 
 
 # ---------------------------------------------------------------- texts

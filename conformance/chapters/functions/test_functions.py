@@ -9,7 +9,7 @@ import pytest
 from conformance.bench import accuracy
 from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import load, param, store
-from conformance.trace import verifies
+from conformance.trace import ROOT, verifies
 from impl import Context
 from impl.functions.transcendental import TEMPLATES
 from impl.ir import TRANSCENDENTAL, Ops, RangeKind, new_range
@@ -41,6 +41,18 @@ TARGETS = pytest.mark.parametrize("target", [
 def test_every_function_has_a_text() -> None:
     """Else C has that of its library, which has other bits than vectors, and WGSL has none."""
     assert {op.name.lower() for op in TRANSCENDENTAL} <= set(TEMPLATES)
+
+
+@verifies("functions.function.error")
+def test_every_function_is_measured() -> None:
+    """The command `accuracy` asks for its error, and the chapter says what it was."""
+    measured = (ROOT / "conformance" / "bench" / "accuracy.c").read_text(encoding="utf-8")
+    chapter = (ROOT / "spec" / "functions.md").read_text(encoding="utf-8")
+    figures = chapter.partition("Measured over")[2].partition("```")[0]
+    for op in TRANSCENDENTAL:
+        name = op.name.lower()
+        assert f"each({name}, " in measured, f"conformance/bench/accuracy.c has no {name}"
+        assert f"`{name}`" in figures, f"spec/functions.md has no figure of {name}"
 
 
 @verifies("functions.function.error")

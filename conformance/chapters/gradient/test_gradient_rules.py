@@ -155,3 +155,36 @@ WITHOUT_SLOPE = COMPARISONS | {Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.F
                          ids=lambda op: Ops(op).name)
 def test_every_operation_with_a_slope_has_a_rule(op: int) -> None:
     assert GRADIENTS.of(Ops(op)), f"{Ops(op).name}: no rule of impl/gradient/rules.py has it"
+
+
+#: Where slopes easily go wrong: at both ends, and where the square of a float16 is infinite.
+ENDS = [0.0, 6e-8, 1e-3, 0.3, 1.0, 4.0, 300.0, 1e3, 6e4, np.inf]
+#: 1 - y * y loses its digits where y is nearly 1, as it does in PyTorch.
+LOSES_DIGITS = {Ops.TANH}
+
+
+def slopes_at_the_ends(op: Ops, dtype: str) -> list[np.ndarray]:
+    """The first and the second derivative of an operation, in float64."""
+    with Context(DEVICE="REFERENCE"), np.errstate(all="ignore"):
+        x = Tensor(np.array([*ENDS, *(-each for each in ENDS)], dtype))
+        first = getattr(x, op.name.lower())().sum().gradient(x)[0]
+        second = first.sum().gradient(x)[0]
+        return [each.numpy().astype(np.float64) for each in (first, second)]
+
+
+@verifies("gradient.value.derivative")
+@pytest.mark.parametrize("op", sorted(FLOAT_ONLY - {Ops.DIV}), ids=lambda op: Ops(op).name)
+def test_slopes_at_the_ends(op: int) -> None:
+    """In float16 they are what they are in float64, and where the first is finite, so is what
+    makes the second one.
+    """
+    exact, rounded = (slopes_at_the_ends(Ops(op), dtype) for dtype in ("float64", "float16"))
+    finite = np.isfinite(exact[0])
+    with np.errstate(all="ignore"):
+        for order, (wide, half) in enumerate(zip(exact, rounded, strict=True), 1):
+            wanted = wide.astype(np.float16).astype(np.float64)
+            assert not np.isnan(wide[finite]).any(), f"derivative {order} is NaN: {wide}"
+            known = finite & np.isfinite(wanted)
+            least = 2e-3 if op in LOSES_DIGITS else 3e-7  # some of the smallest float16
+            error = np.abs(half - wanted) - 0.01 * np.abs(wanted)
+            assert (error[known] < least).all(), f"derivative {order}: {half}, not {wanted}"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.kernels.kernel_builder import FLOAT_FUNCTIONS
 from conformance.trace import verifies
 from impl import Tensor
 
@@ -56,6 +57,12 @@ def values_of(dtype: str) -> np.ndarray:
     ends = (limits.smallest_subnormal, limits.tiny, limits.max)
     some = [0.0, math.inf, *map(float, ends), 1e-3, 0.3, 0.5, 1, 3, 20, 87]
     return np.array([*some, *(-value for value in some), math.nan], dtype)
+
+
+@verifies("tensor.unary.limits")
+def test_every_operation_of_one_float_has_its_limits() -> None:
+    missing = {op.name.lower() for op in FLOAT_FUNCTIONS} - {*FUNCTIONS}
+    assert not missing, f"FUNCTIONS does not say what they are in NumPy: {missing}"
 
 
 @verifies("tensor.unary.limits")
