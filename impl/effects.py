@@ -45,7 +45,7 @@ class Buffer:
     """
 
     __slots__ = ("number", "bit", "device", "dtype", "size", "host", "memory", "version", "nodes",
-                 "spoiled", "told", "shardings", "__weakref__")
+                 "spoiled", "told", "wanted", "shardings", "__weakref__")
 
     def __init__(self, device: Place, dtype: DType, size: int,
                  host: np.ndarray | None = None) -> None:
@@ -55,6 +55,7 @@ class Buffer:
         self.memory: Any = None
         self.version = 0
         self.spoiled = False  # whether a run that did not end may have left anything in it
+        self.wanted = False  # whether a tensor that requires a gradient lies here, or did
         self.told = -1  # the version that a replay wrote, and whose leaf tells its expression
         self.nodes: Sequence[weakref.ref[UOp]] = ()
         #: On a mesh: how a value of each shape that is seen here lies there.

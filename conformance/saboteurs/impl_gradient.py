@@ -23,7 +23,7 @@ class ParametersStayWhereTheyWere(Edit):
     file = "impl/tensor/base.py"
     first = "test_a_parameter_that_lies_elsewhere_since_it_was_assigned"
     apart = True  # the bits of all parameters that a process had are kept
-    old, new = "elif self._parameter:", "elif False:"
+    old, new = "elif self._parameter:\n", "elif False:\n"
 
 
 class WritesLeaveTheOldGradient(Edit):
@@ -237,6 +237,23 @@ class AssignedStatesGoOn(Edit):
     file = "impl/tensor/base.py"
     first = "test_what_gradients_keep_goes_with_the_last_value"
     old, new = "leaf.late is None and shown.op is not Ops.AFTER", "leaf.late is None"
+
+
+class AllIsKept(Edit):
+    rule = "gradient.realized.keeps+2"
+    description = "what was computed is kept where a few bits say that a parameter may be in it"
+    file = "impl/tensor/base.py"
+    first = "test_nothing_is_kept_of_what_no_parameter_is_in"
+    old, new = "keeping or needs_gradient(node)", "keeping or is_dependent(node)"
+
+
+class ReplacedParametersAreNone(Edit):
+    rule = "gradient.realized.keeps+2"
+    description = "nothing is kept of what was computed from a parameter that was replaced"
+    file = "impl/tensor/base.py"
+    first = "test_nothing_is_kept_of_what_no_parameter_is_in"
+    old = "        if self._parameter:\n            self._note_parameter()\n        return self"
+    new = "        return self"
 
 
 class ForgottenWaysAreZero(Edit):

@@ -134,6 +134,15 @@ class MarksTheLastKernel(Edit):
         "for kernel in self.plan.order[:self.begun][-1:]\n"
 
 
+class ScheduledKernelsFailInSilence(Edit):
+    rule = "realize.failure.left"
+    description = "of kernels that were scheduled only the one that failed leaves nothing to read"
+    first = "test_a_scheduled_kernel_that_fails"
+    file = "impl/realize/session.py"
+    old = "left = [each for each in self.scheduled if not each.done]"
+    new = "left = [item]"
+
+
 class ReadsAWindow(Edit):
     rule = "realize.read.fresh"
     description = "a reading is a window on the memory of the tensor"

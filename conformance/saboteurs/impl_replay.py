@@ -166,6 +166,14 @@ class TuplesAreLists(Edit):
         'found.signature[path] = ("list", len(value))'
 
 
+class TheOldFunctionIsCalled(Edit):
+    rule = "replay.guard.complete"
+    description = "a captured method is found by a number that another one had"
+    file = "impl/replay/jit.py"
+    first = "test_a_method_that_is_given_another_function"
+    old, new = "known.function != bound:", "known.function.__self__ is not instance:"
+
+
 class AttributesAreFrozen(Edit):
     rule = "replay.guard.complete"
     description = "attributes of objects are not compared"

@@ -24,8 +24,7 @@ class LooksAreForgotten(Edit):
     rule = "transforms.values.looked"
     description = "what a function realizes is a leaf for its derivative"
     file = "impl/tensor/base.py"
-    old = "and (always or node.reads & dependent_bits[0] or keeping):"
-    new = "and (always or node.reads & dependent_bits[0]):"
+    old, new = "always or keeping or needs_gradient", "always or needs_gradient"
 
 
 class FlipsTheExamples(Edit):

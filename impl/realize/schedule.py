@@ -32,7 +32,8 @@ from impl.schedule import decisions, document, label
 class ExecItem:
     """One kernel, ready to run: its graph, its buffers, and what a person wants to know of it.
 
-    `run()` runs it once; items must be run in the order of their list.
+    `run()` runs it; items must be run in the order of their list. `writes` are the buffers that
+    hold something else afterwards.
     """
 
     ast: UOp
@@ -42,9 +43,19 @@ class ExecItem:
     program: Program | None = None
     done: bool = False
     copy: Destination | None = None  # of a copy: where it goes
+    writes: list[Buffer] = field(default_factory=list)
 
     def run(self) -> float:
-        """Run the kernel; the time in seconds."""
+        """Run the kernel; the time in seconds. If that fails, what it and the kernels after it
+        would have written cannot be read any more.
+        """
+        try:
+            return self._run()
+        except BaseException:
+            session.give_up(self)
+            raise
+
+    def _run(self) -> float:
         start = time.perf_counter()
         memories = [ensure_memory(buffer) for buffer in self.bufs]
         if self.program is None:
@@ -66,7 +77,8 @@ def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
         kernel = plan.kernels[number]
         found.append(ExecItem(
             kernel.ast, [run.buffers[s] for s in kernel.arguments], {"kernel": number},
-            [run.values[slot] for slot in kernel.slots], programs[number], copy=kernel.copy))
+            [run.values[slot] for slot in kernel.slots], programs[number], copy=kernel.copy,
+            writes=[run.buffers[touch.storage] for touch in kernel.writes]))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from impl.effects import lock
+from impl.effects import Buffer, lock, spoil
 from impl.places import ANYWHERE, Place
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class Scheduled(Protocol):
     """A kernel that the caller was given to run."""
 
     done: bool
+    writes: list[Buffer]
 
     def run(self) -> float:
         """Run the kernel; the time in seconds."""
@@ -102,9 +103,21 @@ class Session:
     def run_scheduled(self) -> None:
         """Run what was scheduled and not run, before anything can observe that it was not."""
         while self.scheduled:
-            item = self.scheduled.pop(0)  # r[impl realize.schedule.once]
+            item = self.scheduled[0]
             if not item.done:  # r[impl realize.schedule.once]
                 item.run()
+            self.scheduled.pop(0)
+
+    def give_up(self, item: Scheduled) -> None:
+        """Nobody runs an item that failed, or one after it: their tensors cannot be read."""
+        # r[impl realize.failure.left]
+        left = [item]
+        if any(each is item for each in self.scheduled):
+            left = [each for each in self.scheduled if not each.done]
+            self.scheduled.clear()
+        for each in left:
+            each.done = True
+            spoil(each.writes)
 
     def refuse_capture(self, does: str, remedy: str) -> None:
         """Note, if this thread captures a function, that a replay could not do what is done."""

@@ -70,8 +70,9 @@ class TinyJit(Generic[Parameters, Returned]):
         if not isinstance(space, dict):  # an object with slots only
             return types.MethodType(self, instance)
         known = space.get(name)
-        if known is None or known.function.__self__ is not instance:  # the object is a copy
-            known = space[name] = TinyJit(self.function.__get__(instance, owner), self.trust)
+        bound = self.function.__get__(instance, owner)
+        if known is None or known.function != bound:  # the object is a copy, or an id came again
+            known = space[name] = TinyJit(bound, self.trust)
         return known
 
     def __reduce__(self) -> Any:

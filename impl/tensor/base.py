@@ -34,8 +34,8 @@ from impl.errors import (
     VariableError,
     is_library,
 )
-from impl.gradient import nodes
-from impl.ir import Ops, Shape, UOp, give_origin, in_memory, note_late, toposort
+from impl.gradient import nodes, sources_of
+from impl.ir import Ops, Shape, UOp, give_origin, in_memory, note_late
 from impl.multi import Mesh, Sharding
 from impl.places import Place, copied_to, is_free
 from impl.symbolic import as_size, common_size, identical, is_symbolic, present
@@ -485,7 +485,7 @@ class TensorBase(metaclass=Named):
         if self._history is not None:
             self._tell()
         elif self._parameter:
-            dependent_bits[0] |= leaf.reads  # it may lie elsewhere now
+            self._note_parameter()  # it may lie elsewhere now
 
     def _tell(self) -> None:
         """Note what the value in memory was computed from, for gradients.
@@ -508,7 +508,7 @@ class TensorBase(metaclass=Named):
         node = self.uop
         known = node.op is Ops.BUFFER or node.op is Ops.DETACH and node.tag is None
         if not known and node.dtype.kind == "f" and not self._parameter \
-                and (always or node.reads & dependent_bits[0] or keeping):
+                and (always or keeping or needs_gradient(node)):
             self._history = node
             for kept in keeping:
                 kept.append(node)
@@ -787,6 +787,8 @@ class TensorBase(metaclass=Named):
                              f"{self.dtype.name} {self.shape}",
                              "give a tensor of the same shape and dtype")
         self.uop, self.device = other.uop, other.device
+        if self._parameter:
+            self._note_parameter()
         return self
 
     @property
@@ -810,8 +812,15 @@ class TensorBase(metaclass=Named):
             if self.uop.op is not Ops.BUFFER or _held_twice(self):
                 self._own_memory()
             self._parameter = True
-            dependent_bits[0] |= self.uop.reads
+            self._note_parameter()
             _parameters[id(self)] = weakref.ref(self, functools.partial(_forget, id(self)))
+
+    def _note_parameter(self) -> None:
+        """Note where a tensor that requires a gradient lies."""
+        dependent_bits[0] |= self.uop.reads
+        for node in self.uop.toposort():
+            if node.op is Ops.BUFFER:
+                node.arg[0].wanted = True
 
     def requires_grad_(self, wanted: Any = True) -> Self:
         """Set `requires_grad`, and return the tensor."""
@@ -901,18 +910,23 @@ def is_held(leaf: UOp) -> bool:
 
 
 def needs_gradient(node: UOp) -> bool:
-    """Whether a value surely depends on a parameter."""
-    if not is_dependent(node):
-        return False
-    order = toposort((node,), _lets_gradients)
-    if any(is_held(each) for each in order):
-        return True
-    known = {parameter.uop for parameter in parameters()}
-    return not known.isdisjoint(order)
+    """Whether a value depends on a parameter: whether somebody may ask for a gradient through it.
 
-
-def _lets_gradients(node: UOp) -> bool:
-    return node.op is not Ops.DETACH or node.tag is not None
+    `is_dependent` answers at once, and yes too often: it knows buffers by 192 bits.
+    """
+    seen, stack = set[UOp](), [node]
+    while stack:
+        each = stack.pop()
+        if each in seen or not is_dependent(each):
+            continue
+        seen.add(each)
+        if each.op is not Ops.BUFFER:
+            stack += () if each.op is Ops.DETACH and each.tag is None else sources_of(each)
+        elif each.arg[0].wanted or is_held(each):
+            return True
+        elif each.late is None:
+            stack.append(nodes.kept_expression(each))
+    return False
 
 
 def parameters() -> list[Any]:

@@ -63,7 +63,7 @@ class Shards(TensorBase):
         """This tensor itself, with the value of another one, and where that lies."""
         self.uop, self.device = placed.uop, placed.device
         if self._parameter:
-            self._own_memory()
+            self._own_memory()._note_parameter()
         return self
 
     def shard_like(self, other: Self) -> Self:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, dtypes, func
+from impl import Context, Tensor, dtypes, func
 from impl.errors import DTypeError, GraphError, ShapeError
 from impl.gradient import compute_gradient, nodes
 from impl.ir import Ops, UOp, toposort
@@ -436,6 +436,19 @@ def test_what_gradients_keep_goes_with_the_last_value() -> None:
         assert [buffer() is None for buffer in inputs] == [True, True, False]
     finally:
         gc.enable()
+
+
+@verifies("gradient.realized.keeps+2")
+def test_nothing_is_kept_of_what_no_parameter_is_in() -> None:
+    many = [Tensor([1.0], requires_grad=True).realize() for _ in range(200)]
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor([1.0]).realize()
+        memory, y = weakref.ref(x.uop.arg[0]), (x * 2).realize()
+    del x
+    assert memory() is None and y.tolist() == [2] and len(many) == 200
+    many[0].replace(Tensor([3.0]).realize())  # a parameter that lies elsewhere
+    hidden = (many[0] * 2).realize()
+    assert (hidden * hidden).realize().gradient(many[0])[0].tolist() == [24]
 
 
 @verifies("gradient.realized.forgotten")

@@ -19,7 +19,7 @@ from impl import Context, Device, GlobalCounters, Tensor, TinyJit, Variable, rea
 from impl.effects import collect
 from impl.errors import CompileError, DeviceError, GraphError
 from impl.ir import Ops, UOp
-from impl.realize import values
+from impl.realize import session, values
 from impl.reference import ReferenceProgram
 from impl.schedule import schedule_cache
 
@@ -280,6 +280,34 @@ def test_a_replay_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     step.reset()
     assert [step(vector(1, 1)).tolist() for _ in range(3)] == [[3, 4], [6, 8], [9, 12]]
     assert not right_or_lost(lost, [])
+
+
+@verifies("realize.failure.left")
+@pytest.mark.parametrize("read", [
+    Tensor.tolist, lambda y: [item.run() for item in session.scheduled]])
+def test_a_scheduled_kernel_that_fails(read: Callable[[Tensor], object],
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it and the kernels after it would have written is not read as if they had run."""
+    state, x = vector(1, 2), vector(3, 4)
+    state.assign(state + 1)
+    y = (x * 2).contiguous()
+    z = (y.sum() + state).contiguous()
+    state.schedule(y, z)
+
+    def fail(*_: Any) -> None:
+        raise DeviceError("launch", "the device is gone", "none")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ReferenceProgram, "run", fail)
+        with pytest.raises(DeviceError, match="gone"):
+            read(z)
+    assert not session.scheduled
+    for lost in (state, y, z):
+        for _ in range(2):
+            assert not right_or_lost(lost, [])
+    assert x.tolist() == [3, 4]
+    state.replace(vector(0, 0))
+    assert (state + 1).tolist() == [1, 1]
 
 
 @verifies("realize.failure.left")

@@ -220,6 +220,21 @@ def test_captured_functions_are_pickled_and_copied() -> None:
 
 
 @verifies("replay.guard.complete", observe="replay")
+def test_a_method_that_is_given_another_function() -> None:
+    """A new captured function may lie where one lay that is gone."""
+    holder, kind = Holder(), type("Kind", (Holder,), {})
+    holder.__class__ = kind
+    kind.method = TinyJit(lambda self, x: x * 2)  # type: ignore[attr-defined]
+    assert holder.method(numbers(1)).item() == 2
+    gone, = (vars(holder)[name] for name in vars(holder) if "captured" in name)
+    kind.method = TinyJit(lambda self, x: x * 3)  # type: ignore[attr-defined]
+    holder.method(numbers(1))
+    for name in [name for name in vars(holder) if "captured" in name]:
+        setattr(holder, name, gone)
+    assert [holder.method(numbers(1)).item() for _ in range(3)] == [3] * 3
+
+
+@verifies("replay.guard.complete", observe="replay")
 def test_two_threads_with_values_of_their_own() -> None:
     state = {"k": 1.0}
     step = TinyJit(lambda x: x * state["k"])
