@@ -435,8 +435,8 @@ def intern(key: tuple[Any, ...], arg: Any) -> UOp:
     The only way to make a node that is interned. Whoever knows that it is new comes here at once.
     """
     draft: Any = _new(_Draft)  # and no function for its parts: every node is made here
-    draft.op, draft.dtype, draft.src, _, draft.tag = key[:5]
-    op, draft.arg = draft.op, arg
+    op, draft.dtype, draft.src, _, draft.tag = key if len(key) == 5 else key[:5]
+    draft.op, draft.arg = op, arg
     draft.origin = draft.realized = draft.bounds = draft.late = None
     if op is _BUFFER:
         draft.shape, draft.reads = arg[2], arg[0].bit

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,8 +15,8 @@ Block = tuple[np.ndarray, int]
 _LARGE = 1 << 20
 _HUGE_PAGE = 2 << 20
 _LEAST_KEPT = 1 << 30
-#: Blocks up to this size are kept aside, and no more of each size than that.
-_SMALL, _MOST = 4096, 64
+#: Blocks up to this size are kept aside.
+_SMALL = 4096
 
 
 def kept_at_most() -> int:
@@ -33,6 +34,9 @@ class HostPool(pool.Pool[Block]):
     Small ones are kept aside, some of each size: a short kernel takes no longer than sorting them.
     A list hands out a block, and takes one, in one step, so no lock is needed.
     """
+
+    #: How many of each size. Blocks come back when the names of this module are gone.
+    most: ClassVar[int] = 64
 
     def __init__(self, alignment: int, limit: int | None = None) -> None:
         super().__init__(alignment, kept_at_most() if limit is None else limit)
@@ -52,7 +56,7 @@ class HostPool(pool.Pool[Block]):
     def give(self, block: Block) -> None:
         """Keep a block."""
         blocks = self.small.get(len(block[0]))
-        if blocks is None or len(blocks) >= _MOST:  # r[impl cpu.memory.size+2]
+        if blocks is None or len(blocks) >= self.most:  # r[impl cpu.memory.size+2]
             super().give(block)
         else:
             blocks.append(block)
