@@ -244,7 +244,7 @@ class AllIsKept(Edit):
     description = "what was computed is kept where a few bits say that a parameter may be in it"
     file = "impl/tensor/base.py"
     first = "test_nothing_is_kept_of_what_no_parameter_is_in"
-    old, new = "keeping or needs_gradient(node)", "keeping or is_dependent(node)"
+    old, new = "mode.keeping or needs_gradient(node)", "mode.keeping or is_dependent(node)"
 
 
 class ReplacedParametersAreNone(Edit):

@@ -24,7 +24,15 @@ class LooksAreForgotten(Edit):
     rule = "transforms.values.looked"
     description = "what a function realizes is a leaf for its derivative"
     file = "impl/tensor/base.py"
-    old, new = "always or keeping or needs_gradient", "always or needs_gradient"
+    old, new = "always or mode.keeping or needs_gradient", "always or needs_gradient"
+
+
+class AllThreadsAreTraced(Edit):
+    rule = "transforms.values.looked"
+    description = "what any thread realizes is kept by a derivative that is taken meanwhile"
+    file = "impl/tensor/base.py"
+    first = "test_what_another_thread_realizes"
+    old, new = "    mode.keeping += kept,\n", "    mode.keeping += kept,; _Mode.keeping = mode.keeping\n"
 
 
 class FlipsTheExamples(Edit):

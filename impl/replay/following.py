@@ -36,7 +36,7 @@ _MOST = 20_000
 _ROUNDS = 60
 
 #: What an instruction does to a stack: the stack after it, if the next one is reached.
-Step = Callable[["Following", Entered, dis.Instruction, "list[Value]", int], "list[Value] | None"]
+Step = Callable[["Following", Entered, dis.Instruction, "list[Value]"], "list[Value] | None"]
 
 
 class Following(Calls):
@@ -144,7 +144,7 @@ class Following(Calls):
         self.frame, self.late, started = frame, False, self.stamp
         frame.states.setdefault(0, [])
         stack: list[Value] | None = None
-        for place, instruction in enumerate(frame.instructions):
+        for instruction in frame.instructions:
             if self.reads.reasons and not self.trust:
                 break
             frame.line = getattr(instruction, "line_number", instruction.starts_line) or frame.line
@@ -161,9 +161,7 @@ class Following(Calls):
                     self.join(frame, handler.target, [
                         *stack[:handler.depth], *([NOTHING] if handler.lasti else []),
                         self.caught()])
-            following = frame.instructions[place + 1].offset \
-                if place + 1 < len(frame.instructions) else -1
-            stack = self.step(self, frame, instruction, list(stack), following)
+            stack = self.step(self, frame, instruction, list(stack))
         self.frame = None
         frame.stamp = self.stamp if started == self.stamp and not self.late else -1
 

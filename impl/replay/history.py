@@ -8,13 +8,15 @@ Chapter: spec/replay.md.
 """
 from __future__ import annotations
 
+import functools
+import operator
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from impl.effects import Buffer
 from impl.errors import GraphError
-from impl.gradient import below, expression_of, leading_to
+from impl.gradient import below, expression_of, leading_to, sources_of
 from impl.gradient.custom import lost, with_gradient
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, Shape, UOp, note_late, toposort
@@ -31,23 +33,26 @@ _GONE = "an argument that nobody holds any more"
 
 
 class Expression:
-    """What gave one result of a captured call: a graph on places, and which places `used` are.
+    """What gave one result of a captured call: a graph on places, those of a call in the bit set
+    `used`.
 
-    Of each place it has the list in which what stands there is found, and the number in it. `form`
-    is a leaf of the result's shape; `lost` says why the graph cannot be told again, if it cannot.
+    The `places` of a call are shared by its results: the bit of each, the place, the list in which
+    what stands there is found, and the number in it. `form` is a leaf of the result's shape; `lost`
+    says why the graph cannot be told again, if it cannot.
     """
 
-    __slots__ = ("name", "root", "form", "used", "lost")
+    __slots__ = ("name", "root", "form", "used", "places", "lost")
 
-    def __init__(self, name: str, root: UOp, form: UOp, used: dict[UOp, tuple[int, int]],
-                 lost: str) -> None:
-        self.name, self.root, self.form, self.used, self.lost = name, root, form, used, lost
+    def __init__(self, name: str, root: UOp, form: UOp, used: int,
+                 places: Sequence[tuple[int, UOp, int, int]], lost: str) -> None:
+        self.name, self.root, self.form, self.used = name, root, form, used
+        self.places, self.lost = places, lost
 
     def __call__(self, *standing: Stood) -> UOp:
         """The expression of one call, given what stood in the places."""
-        leaves = {place: leaf for place, (part, number) in self.used.items() if (
+        leaves = {place: leaf for bit, place, part, number in self.places if self.used & bit and (
             leaf := _node(place, *standing[part][3 * number:3 * number + 3])) is not None}
-        why = self.lost or (_GONE if len(leaves) < len(self.used) else "")
+        why = self.lost or (_GONE if len(leaves) < self.used.bit_count() else "")
         if not why:
             return substituted([self.root], leaves)[0]  # r[impl replay.gradient.eager]
         error = GraphError(
@@ -106,7 +111,6 @@ class Expressions:
         self.given = {leaf: path for path, leaf in reversed([*leaves.items()])}
         self.before = self.given.keys() | set(before)
         self.known = {leaf.arg[0] for leaf in self.before}
-        self.places: dict[UOp, tuple[UOp, int, int]] = {}
 
     def add(self, roots: Mapping[int, UOp], told: set[int], sources: Mapping[Buffer, int],
             made: set[Buffer], lost: str) -> None:
@@ -116,57 +120,68 @@ class Expressions:
         `sources` are the buffers that a replay finds, and how often a call writes to each; `made`
         those that the call made.
         """
+        order = below(roots.values(), ends=self.before)
+        inputs = _Inputs(order, self.before)
+        slopes = inputs.those(lambda node: node.dtype.kind == "f")
+        own = slopes & inputs.those(lambda node: node in self.own or is_held(node))
+        found = inputs.those(lambda node: node in self.given or node.op is Ops.BIND
+                             or node.arg[0] in sources)
+        written = inputs.those(lambda node: node.op is Ops.BUFFER
+                               and bool(sources.get(node.arg[0])))
+        leads = leading_to(order, set(inputs.in_set(slopes)))
+        reasons, used = self._lost(order, leads, sources, made), dict[int, tuple[int, str]]()
         for key, root in roots.items():
-            order = below([root], ends=self.before)
-            inputs = [node for node in order if node in self.before or _is_draw(node)]
-            floats = {node for node in inputs if node.dtype.kind == "f"}
-            leads = leading_to(order, floats)
-            of_parameter = not self.own.isdisjoint(floats) or any(map(is_held, floats))
-            if root.dtype.kind != "f" or root not in leads or key not in told and not of_parameter:
-                continue
-            why = lost or ("" if key in told else _INNER) \
-                or self._lost(order, leads, sources, made)
-            used = {self._place(node): node for node in (floats if why else inputs)
-                    if node in self.given or node.op is Ops.BIND or node.arg[0] in sources}
-            self.weak = self.weak or any(sources.get(node.arg[0]) for node in used.values()
-                                         if node.op is Ops.BUFFER)
-            replaced = {node: place for place, node in used.items()}
-            form = Buffer(next(iter(floats)).arg[0].device, root.dtype, 0).leaf(root.shape or ())
-            graph = form if why else substituted([root], replaced, pure=True, anew=True)[0]
-            self.expressions[key] = Expression(
-                self.name, graph, form, {place: self.places[node][1:] for place, node in
-                                         used.items()}, why)
-            self.dependent = self.dependent or of_parameter
+            needed = inputs.below[root]
+            if root.dtype.kind == "f" and root in leads and (key in told or needed & own):
+                why = lost or ("" if key in told else _INNER) or reasons.get(root, "")
+                used[key] = needed & found & (slopes if why else -1), why
+                self.dependent = self.dependent or bool(needed & own)
+        every = functools.reduce(operator.or_, [bits for bits, _ in used.values()], 0)
+        self.weak = bool(every & written)
+        places = {node: self._place(node) for node in inputs.in_set(every)}
+        standing = [(inputs.bits[node], *place) for node, place in places.items()]
+        told_again = [key for key, (_, why) in used.items() if not why]
+        graphs = dict(zip(told_again, substituted(
+            [roots[key] for key in told_again], {node: place[0] for node, place in places.items()},
+            pure=True, anew=True), strict=True))
+        for key, (bits, why) in used.items():
+            root = roots[key]
+            device = next(inputs.in_set(inputs.below[root] & slopes)).arg[0].device
+            form = Buffer(device, root.dtype, 0).leaf(root.shape or ())
+            self.expressions[key] = Expression(self.name, graphs.get(key, form), form, bits,
+                                               standing, why)
 
-    def _place(self, node: UOp) -> UOp:
-        """The place of what a call brings."""
-        if node not in self.places:
-            part, kept = (0, self.paths) if node in self.given else \
-                (2, self.draws) if node.op is Ops.BIND else (1, self.states)
-            place = UOp(Ops.DEFINE_VAR, node.dtype, (), (f"draw#{len(kept)}", 0, 1)) if part == 2 \
-                else node.arg[0].alike().leaf(node.shape)
-            self.places[node] = place, part, len(kept)
-            kept.append(self.given[node] if part == 0 else node)  # type: ignore[arg-type]
-        return self.places[node][0]
+    def _place(self, node: UOp) -> tuple[UOp, int, int]:
+        """The place of what a call brings, in which list it is found, and where in that."""
+        part, kept = (0, self.paths) if node in self.given else \
+            (2, self.draws) if node.op is Ops.BIND else (1, self.states)
+        place = UOp(Ops.DEFINE_VAR, node.dtype, (), (f"draw#{len(kept)}", 0, 1)) if part == 2 \
+            else node.arg[0].alike().leaf(node.shape)
+        kept.append(self.given[node] if part == 0 else node)  # type: ignore[arg-type]
+        return place, part, len(kept) - 1
 
     def _lost(self, order: Sequence[UOp], leads: set[UOp], sources: Mapping[Buffer, int],
-              made: set[Buffer]) -> str:
-        """Why a graph cannot be told again."""
+              made: set[Buffer]) -> dict[UOp, str]:
+        """The nodes of an order whose graphs cannot be told again, each with the first reason."""
+        found: dict[UOp, str] = {}
+        known = made | self.known
         for node in order:
+            before = node in self.before
+            why = "" if before else next(
+                (found[source] for source in sources_of(node) if source in found), "")
             if node.op is Ops.DETACH and node.tag is not None and node in leads:
-                return _CUSTOM
-            if node.op is not Ops.BUFFER or node in self.given:
-                continue
-            if node in self.before:
-                if node.arg[0] not in sources:
-                    return _INNER
-            elif expression_of(node) is node and node.arg[0] in made | self.known:
-                return _INNER
-        return ""
+                why = why or _CUSTOM
+            elif node.op is Ops.BUFFER and node not in self.given and (
+                    node.arg[0] not in sources if before else
+                    expression_of(node) is node and node.arg[0] in known):
+                why = why or _INNER
+            if why:
+                found[node] = why
+        return found
 
     def done(self) -> None:
         """All has been added: forget the graph of the capture."""
-        self.places, self.given, self.before, self.known, self.own = {}, {}, set(), set(), set()
+        self.given, self.before, self.known, self.own = {}, set(), set(), set()
 
     def standing(self, given: Sequence[tuple[UOp, UOp]], states: Sequence[UOp], begun: int,
                  start: int) -> Standing:
@@ -188,6 +203,27 @@ class Expressions:
                      start - begun + int(bind.src[1].arg)
                      if bind.src[0].arg[0].startswith("random#") else generator.key, 0, ())]]
         return Standing(held or any(is_dependent(root) for root, _ in given), held, found)
+
+
+class _Inputs:
+    """What each node of an order, sources first, is computed from: inputs, as a bit set."""
+
+    def __init__(self, order: Sequence[UOp], ends: Container[UOp]) -> None:
+        inputs = [node for node in order if node in ends or _is_draw(node)]
+        self.bits = {node: 1 << number for number, node in enumerate(inputs)}
+        self.below: dict[UOp, int] = {}
+        for node in order:
+            known = self.bits.get(node)
+            self.below[node] = known if known is not None else functools.reduce(
+                operator.or_, [self.below[source] for source in sources_of(node)], 0)
+
+    def those(self, test: Callable[[UOp], bool]) -> int:
+        """The set of inputs that pass a test."""
+        return sum(bit for node, bit in self.bits.items() if test(node))
+
+    def in_set(self, bits: int) -> Iterator[UOp]:
+        """The inputs in a set, in their order."""
+        return (node for node, bit in self.bits.items() if bits & bit)
 
 
 def _kept(root: UOp, leaf: UOp, strong: bool) -> Stood:

@@ -25,8 +25,8 @@ _JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 _ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")
 
 
-def step(following: Following, frame: Entered, instruction: dis.Instruction, stack: Stack,
-         after: int) -> Stack | None:
+def step(following: Following, frame: Entered, instruction: dis.Instruction,
+         stack: Stack) -> Stack | None:
     """The stack after an instruction; None if the next one is not reached from here."""
     name = instruction.opname
     if name in ("RETURN_VALUE", "RETURN_CONST"):

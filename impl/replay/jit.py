@@ -89,14 +89,20 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def cache_clear(self) -> None:
         """Forget all captures; the next call runs as it is, the one after is captured."""
+        with lock.mutex:
+            self._clear()
+
+    reset = cache_clear
+
+    def _clear(self) -> None:
         self.begun = self.found = self.traces = 0  # calls looked at in full, and their replays
-        self.entries: list[Recording] = []
+        #: The one that was used last stands first. Another thread may go through it: it is replaced
+        #: as a whole, under the lock, and never changed.
+        self.entries: tuple[Recording, ...] = ()
         self.reasons: dict[Reason, None] = {}  # why calls are traced, if they are
         self.attempts = 0  # captures that came to nothing, one after the other
         self.full: dict[str, int] = {}  # which guards did not hold when there was no room
         self.told = False
-
-    reset = cache_clear
 
     @property
     def calls(self) -> int:
@@ -115,7 +121,7 @@ class TinyJit(Generic[Parameters, Returned]):
             # r[impl replay.nested.inlined+2]
             return self.function(*args, **kwargs)
         if not kwargs and not mode.poison:
-            for recording in self.entries:  # the one that was used last stands first
+            for recording in self.entries:
                 hold = recording.shortcut
                 if hold is None:
                     continue
@@ -146,7 +152,11 @@ class TinyJit(Generic[Parameters, Returned]):
                 return self.function(*args, **kwargs)
             with lock:  # another thread may have been first
                 found, returned = self._replay(args, kwargs, poisoned)
-            return returned if found else self._capture(args, kwargs)
+            if found:
+                return returned
+            if not self._is_traced():
+                return self._capture(args, kwargs)
+        return self._trace(args, kwargs)
 
     def _replay(self, args: Any, kwargs: Any, poisoned: bool) -> tuple[bool, Any]:
         """Replay an entry that fits, if there is one."""
@@ -155,14 +165,15 @@ class TinyJit(Generic[Parameters, Returned]):
         except ReplayError:
             return False, None
         mode = realize.in_force()
-        for place, recording in enumerate(self.entries):
+        entries = self.entries
+        for place, recording in enumerate(entries):
             now = recording.located(arguments) if recording.fits(arguments, mode) else None
             if now is not None:
                 returned = recording.run(arguments, now, poisoned)
                 recording.uses += 1
                 self.found += 1
-                if place:
-                    self.entries.insert(0, self.entries.pop(place))
+                if place and self.entries is entries:
+                    self.entries = (recording, *entries[:place], *entries[place + 1:])
                 return True, returned
         return False, None
 
@@ -174,21 +185,24 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def _trace(self, args: Any, kwargs: Any) -> Returned:
         """Run the body: its plan comes from the cache."""
-        self.traces += 1
-        if self.entries and len(self.entries) >= int(settings.get("JIT_ENTRIES")):
-            self._note_broken(args, kwargs)
+        with lock.mutex:
+            self.traces += 1
+        entries = self.entries
+        if entries and len(entries) >= int(settings.get("JIT_ENTRIES")):
+            self._note_broken(entries, args, kwargs)
         return self.function(*args, **kwargs)
 
-    def _note_broken(self, args: Any, kwargs: Any) -> None:
+    def _note_broken(self, entries: Sequence[Recording], args: Any, kwargs: Any) -> None:
         """Note which guard did not hold of the entry that was used last, and say so once."""
         try:
-            why = self.entries[0].misfit(take_apart((args, kwargs)), realize.in_force())
+            why = entries[0].misfit(take_apart((args, kwargs)), realize.in_force())
         except ReplayError as error:
             why = error.detail
-        self.full[why] = self.full.get(why, 0) + 1
+        with lock.mutex:
+            self.full[why] = self.full.get(why, 0) + 1
         if not self.told:  # r[impl replay.entries.limit]
             self.told = True
-            print(f"tensor-schedule: {self.name} has {len(self.entries)} captures, as many as "
+            print(f"tensor-schedule: {self.name} has {len(entries)} captures, as many as "
                   f"JIT_ENTRIES allows, and runs as it is now where none fits: {why}; pass what "
                   "changes as a Tensor or a bound Variable", file=sys.stderr)
 
@@ -257,13 +271,16 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def _keep(self, recording: Recording) -> None:
         """Add a capture. One that agrees with another at other sizes is right for all sizes."""
-        for place, other in enumerate(self.entries):
-            if other.is_like(recording):
-                recording.trusted = other.keys == recording.keys
-                if recording.trusted:  # no shortcut of the other one was ever used
-                    self.entries[place] = recording
-                    return
-        self.entries.insert(0, recording)
+        with lock:
+            entries = list(self.entries)
+            for place, other in enumerate(entries):
+                if other.is_like(recording):
+                    recording.trusted = other.keys == recording.keys
+                    if recording.trusted:  # no shortcut of the other one was ever used
+                        entries[place] = recording
+                        self.entries = tuple(entries)
+                        return
+            self.entries = (recording, *entries)
 
     def _not_captured(self) -> None:
         """Say, once, that a call waited for another thread: the next one is captured instead."""
@@ -275,7 +292,7 @@ class TinyJit(Generic[Parameters, Returned]):
     def explain(self) -> str:
         """The captures, their guards and how often each was used; why calls are traced."""
         lines = [f"{self.name}: {self.calls} calls, {self.replays} replayed, {self.traces} traced"]
-        for reason in self.reasons:
+        for reason in list(self.reasons):  # another thread may find one
             lines.append(f"  not replayed: {reason.line} {reason.does}")
             lines.append(f"    instead: {reason.remedy}, or TinyJit(function, trust=True) if it "
                          "makes no difference")

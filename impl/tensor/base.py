@@ -456,7 +456,7 @@ class TensorBase(metaclass=Named):
     def realize(self, *others: Self) -> Self:
         """Compute the values of this tensor (and others, in one schedule) into memory."""
         tensors = [self, *others]
-        if dependent_bits[0] or keeping:
+        if dependent_bits[0] or mode.keeping:
             for tensor in tensors:
                 tensor._remember()
         self.runtime.realize(tensors)
@@ -508,9 +508,9 @@ class TensorBase(metaclass=Named):
         node = self.uop
         known = node.op is Ops.BUFFER or node.op is Ops.DETACH and node.tag is None
         if not known and node.dtype.kind == "f" and not self._parameter \
-                and (always or keeping or needs_gradient(node)):
+                and (always or mode.keeping or needs_gradient(node)):
             self._history = node
-            for kept in keeping:
+            for kept in mode.keeping:
                 kept.append(node)
 
     def schedule(self, *others: Self) -> list[Any]:
@@ -839,18 +839,21 @@ class TensorBase(metaclass=Named):
 
 
 class _Mode(threading.local):
-    """Whether a thread's operations pass gradients on."""
+    """What a thread's operations and realizations leave for gradients.
+
+    `gradients`: whether operations pass them on. `keeping`: one list for each function that runs
+    now and of which a derivative is taken, since every value may depend on its arguments; each
+    keeps the expressions of what is realized meanwhile.
+    """
 
     gradients = True
+    keeping: tuple[list[UOp], ...] = ()
 
 
 mode = _Mode()
 _parameters: dict[int, weakref.ref[Any]] = {}
 #: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
 dependent_bits = [0]
-#: One list for each function that runs now and of which a derivative is taken: every value may
-#: depend on its arguments. Each keeps the expressions of what is realized meanwhile.
-keeping: list[list[UOp]] = []
 
 
 def _forget(key: int, reference: weakref.ref[Any]) -> None:
@@ -860,20 +863,20 @@ def _forget(key: int, reference: weakref.ref[Any]) -> None:
 
 def recorded(sources: Iterable[UOp]) -> bool:
     """Whether somebody may ask for a gradient with respect to what these are made of."""
-    return bool(keeping) or any(source.reads & dependent_bits[0] for source in sources)
+    return bool(mode.keeping) or any(source.reads & dependent_bits[0] for source in sources)
 
 
 @contextmanager
 def expressions_kept() -> Iterator[list[UOp]]:
-    """Within it every tensor that is realized keeps its expression, while it lives; so does the
-    list.
+    """Within it every tensor that this thread realizes keeps its expression, while it lives; so
+    does the list.
     """
     kept: list[UOp] = []
-    keeping.append(kept)
+    mode.keeping += kept,
     try:
         yield kept
-    finally:
-        keeping[:] = [each for each in keeping if each is not kept]  # equal ones may be others
+    finally:  # equal ones may be others
+        mode.keeping = tuple(each for each in mode.keeping if each is not kept)
 
 
 def realize_unasked(tensors: Sequence[Any]) -> None:

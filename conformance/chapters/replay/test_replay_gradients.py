@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, Tensor, TinyJit, func
+from impl import Context, Tensor, TinyJit, func, gradient
 from impl.errors import GraphError
+from impl.nn.optim import SGD
+from impl.replay import history
 from impl.tensor.random import generator
 from impl.torch import no_grad
 
@@ -267,3 +269,41 @@ def test_a_gradient_draws_no_random_numbers() -> None:
         result, before = step(x), generator.counter
         result.sum().gradient(x)[0].realize()
         assert generator.counter == before
+
+
+@verifies("replay.gradient.eager")
+def test_expressions_of_many_states_are_found_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes looked at while the results of a training step are told, per parameter."""
+    visits, sources_of = list[int](), gradient.sources_of
+
+    def counted(node: Any) -> Any:
+        visits[-1] += 1
+        return sources_of(node)
+
+    def added(*given: Any) -> None:
+        visits.append(0)
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (gradient, history):
+                patch.setattr(module, "sources_of", counted)
+            add(*given)
+
+    add = history.Expressions.add
+    monkeypatch.setattr(history.Expressions, "add", added)
+    for count in (4, 8, 16):
+        weights = [Tensor([float(n), 1.0], requires_grad=True).realize() for n in range(count)]
+        optimiser = SGD(weights, lr=0.1, momentum=0.5)
+
+        def step(x: Tensor) -> Tensor:
+            optimiser.zero_grad()  # noqa: B023
+            for w in weights:  # noqa: B023
+                x = (x * w).relu()
+            loss = x.sum().backward()
+            optimiser.step()  # noqa: B023
+            return loss
+        captured = TinyJit(step)
+        with Tensor.train():
+            for _ in range(3):
+                captured(Tensor([1.0, -2.0]).realize())
+        assert captured.replays == 1
+    few, some, many = visits
+    assert many - some < 2.2 * (some - few) and few > 0, visits

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, TinyJit
+from impl import Context, Tensor, TinyJit
 from impl.tensor.random import generator
 
 
@@ -167,3 +167,37 @@ def test_an_argument_that_is_assigned_while_a_thread_is_waited_for() -> None:
     step, x = TinyJit(body, trust=True), numbers(0)
     for turn in range(1, 5):
         assert step(x) is x and x.item() == turn
+
+
+@verifies("replay.entries.limit", observe="replay")
+def test_who_goes_through_the_captures_sees_each_once() -> None:
+    """Though another call changes their order meanwhile."""
+    step = TinyJit(lambda x, factor: x * factor)
+    for factor in (2, 2, 3, 3):
+        step(numbers(1), factor)
+    seen = step.entries
+    first, second = seen
+    assert step(numbers(5), factor=2).item() == 10 and step(numbers(5), 2).item() == 10
+    assert tuple(seen) == (first, second) and step.entries[0] is not first
+    step.cache_clear()
+    assert tuple(seen) == (first, second) and not step.entries
+
+
+@verifies("replay.entries.limit", observe="replay")
+def test_two_captures_at_once_are_no_more_than_there_may_be(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread has found room for one, and waits for its turn; then there is room no more."""
+    step = TinyJit(lambda x, factor: x * factor)
+    step(numbers(1), 1)
+    asked, between = TinyJit._is_traced, [3]
+
+    def found(jit: TinyJit[..., Any]) -> bool:
+        answer = asked(jit)
+        if between:  # what another thread does
+            step(numbers(1), between.pop())
+        return answer
+
+    monkeypatch.setattr(TinyJit, "_is_traced", found)
+    with Context(JIT_ENTRIES=1):
+        assert step(numbers(5), 2).item() == 10
+    assert len(step.entries) == 1 and step.traces == 1

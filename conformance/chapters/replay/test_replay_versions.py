@@ -189,10 +189,10 @@ def test_an_instruction_takes_and_leaves_as_many_things_as_python_says(
     wrong: list[Any] = []
     seen: set[str] = set()
 
-    def step(following: Following, frame: Entered, each: dis.Instruction, stack: list[Any],
-             after: int) -> list[Any] | None:
+    def step(following: Following, frame: Entered, each: dis.Instruction,
+             stack: list[Any]) -> list[Any] | None:
         before = len(stack)
-        found = instructions.step(following, frame, each, stack, after)
+        found = instructions.step(following, frame, each, stack)
         if found is not None and each.opname not in (*UNCOUNTED, "RETURN_GENERATOR"):
             given = each.arg if each.opcode >= dis.HAVE_ARGUMENT else None
             seen.add(each.opname)

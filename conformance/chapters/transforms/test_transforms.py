@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from conformance.trace import verifies
 from impl import Context, Ops, Tensor, TinyJit, Variable, func
 from impl.custom import loop
 from impl.errors import ArgumentError, AxisError, DTypeError, ShapeError, TraceError
+from impl.tensor.base import expressions_kept
 
 POINT = np.array([[0.3, 1.7, -0.6], [2.2, -1.1, 0.9]])
 
@@ -577,3 +579,13 @@ def test_derivatives_are_those_of_torch_to_second_order() -> None:
         wanted = torch.func.grad(lambda z, f=f: total(f, z))(torch.tensor(np.array(places)))
         np.testing.assert_allclose(mine.numpy(), wanted.numpy(force=True), 1e-9, 1e-9,
                                    err_msg=f"corner {number}")
+
+
+@verifies("transforms.values.looked")
+def test_what_another_thread_realizes_is_none_of_the_functions() -> None:
+    """The thread that traces keeps its expressions, and no other one."""
+    x = Tensor([1.0, 2.0]).realize()
+    with expressions_kept() as kept, ThreadPoolExecutor(1) as pool:
+        other = pool.submit(lambda: (x * 3).realize()).result()
+        mine = (x * 2).realize()
+    assert len(kept) == 1 and other._history is None and mine._history is kept[0]
