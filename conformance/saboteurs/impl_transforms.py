@@ -32,7 +32,8 @@ class AllThreadsAreTraced(Edit):
     description = "what any thread realizes is kept by a derivative that is taken meanwhile"
     file = "impl/tensor/base.py"
     first = "test_what_another_thread_realizes"
-    old, new = "    mode.keeping += kept,\n", "    mode.keeping += kept,; _Mode.keeping = mode.keeping\n"
+    old = "    mode.keeping += kept,\n"
+    new = "    _Mode.keeping = mode.keeping = (*mode.keeping, kept)\n"
 
 
 class FlipsTheExamples(Edit):
