@@ -1,6 +1,7 @@
 """Control flow, sequences of tensors, and values that may be missing."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from impl.onnx.movement import positive
 from impl.onnx.operators import Host, ModelError, Value, host_array, ints, operator, tensor_of
 from impl.tensor import Tensor
 
-#: A loop that nothing ends is ended.
+#: A loop that has not ended after so many turns is an error.
 _MOST_TURNS = 1 << 20
 
 
@@ -24,14 +25,15 @@ def turns_of_body(most: Host | None, condition: Host | None, *carried: Value, bo
     """As many turns as the number and the condition allow: a condition that is a tensor is
     computed after each turn.
     """
-    count = _MOST_TURNS if most is None else int(most.item())
+    count: float = math.inf if most is None else int(most.item())
     goes_on = condition is None or bool(condition.item())
     states: list[Value] = list(carried)
     scanned: list[list[Tensor]] = [[] for _ in range(results - len(carried))]
     turn = 0
     while goes_on and turn < count:
         if turn >= _MOST_TURNS:
-            raise ModelError("Loop", f"{turn} turns have no end", "bound the number of turns")
+            raise ModelError("Loop", f"it has not ended after {turn} turns",
+                             "let its condition, or the number of turns, end it before")
         after, *found = body(np.array(turn, np.int64), np.array(True), *states)
         goes_on = bool(host_array(after).item())
         states, rows = found[:len(states)], found[len(states):]

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from impl.errors import TensorScheduleError, nearest, user_line
-from impl.ir import note_origin
+from impl.errors import TensorScheduleError, nearest
 from impl.onnx.operators import (
     DTYPES,
+    LITTLE,
+    Host,
     ModelError,
     Operator,
     Value,
@@ -21,8 +22,9 @@ from impl.onnx.operators import (
     names,
     tensor_of,
 )
-from impl.onnx.weights import LITTLE, Weights, array_of_proto, package
+from impl.onnx.weights import Weights, array_of_proto, package
 from impl.tensor import Tensor
+from impl.tensor.base import mode
 
 #: Attributes that old versions have, and that mean nothing.
 _WITHOUT_MEANING = frozenset({"consumed_inputs"})
@@ -169,7 +171,7 @@ class Node:
     def run(self, given: list[Value], known: Known) -> Sequence[Value]:
         """The results for inputs, of which those left out are None."""
         try:
-            found = self._run(given, known)
+            found = self._named(given, known)
         except TensorScheduleError as error:
             if not error.operation.startswith("onnx node"):
                 error.rename(f"{self.called}: {error.operation}")
@@ -180,22 +182,25 @@ class Node:
             raise ModelError(self.called, f"inputs of shapes {shapes} do not fit "
                              f"({type(error).__name__}: {error})",
                              "look at the node: the model may be damaged") from error
-        results = found if isinstance(found, tuple) else (found,)
-        if not any(isinstance(each, Graph) for each in self.attributes.values()):
-            self._give_name(results, given)
-        return results
+        return found if isinstance(found, tuple) else (found,)
 
-    def _give_name(self, results: Sequence[Value], given: Sequence[Value]) -> None:
-        """A schedule names what is computed after the node of the model, at the user's line."""
-        name, line = self.proto.name, user_line()
-        origin = (name if self.kind in name else f"{self.kind} {name}".strip(), line)
-        seen = {each.uop for each in given if isinstance(each, Tensor)}
-        waiting = [each.uop for each in results if isinstance(each, Tensor)]
-        for node in waiting:
-            if node.origin is not None and node.origin[1] == line and node not in seen:
-                seen.add(node)
-                note_origin(node, origin)
-                waiting += node.src
+    @functools.cached_property
+    def _is_around(self) -> bool:
+        """Whether it runs other nodes of the graph, which have names of their own."""
+        return any(isinstance(each, Graph) for each in self.attributes.values())
+
+    def _named(self, given: list[Value], known: Known) -> Any:
+        """Run it: a schedule names what is computed after the node of the model, at the user's
+        line; what a function is made of, after the node that calls the function.
+        """
+        if mode.called or self._is_around:
+            return self._run(given, known)
+        name = self.proto.name
+        mode.called = name if self.kind in name else f"{self.kind} {name}".strip()
+        try:
+            return self._run(given, known)
+        finally:
+            mode.called = ""
 
     def _run(self, given: list[Value], known: Known) -> Any:
         if self.row is None:
@@ -209,16 +214,18 @@ class Node:
             named["results"] = len(self.outputs)
         if "types" in self.row.told:
             named["types"] = self.types
-        if given and not self.row.host:
+        if given and not self.row.inputs:
             raise ModelError(self.called, "has inputs, and needs none", "the model is damaged")
         return self.row.function(*map(self._converted, range(len(given)), given), **named)
 
     def _converted(self, place: int, value: Value) -> Value:
         assert self.row is not None
         kind = self.row.kind(place)
-        if value is None or kind == "Value" or isinstance(value, list):
+        if value is None or isinstance(value, list):
             return value
-        return tensor_of(value, self.scope.weights_at[1]) if kind == "Tensor" else host_array(value)
+        if kind is Tensor:
+            return tensor_of(value, self.scope.weights_at[1])
+        return host_array(value) if kind is Host else value
 
     @functools.cached_property
     def _evaluate(self) -> Callable[..., Any]:

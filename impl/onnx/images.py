@@ -283,7 +283,7 @@ def roi_align(x: Tensor, rois: Host, batches: Host, *,
                 (left, right, output_width, x.shape[3])))
         results.append(_in_boxes(x[batch], rows, columns, mode))
     return Tensor.stack(*results) if results else Tensor.zeros(
-        0, x.shape[1], output_height, output_width, dtype=x.dtype)
+        0, x.shape[1], output_height, output_width, dtype=x.dtype, device=x.device)
 
 
 def _samples(low: float, high: float, out: int, size: int, ratio: int,
@@ -304,11 +304,11 @@ def _samples(low: float, high: float, out: int, size: int, ratio: int,
 
 def _in_boxes(x: Tensor, rows: np.ndarray, columns: np.ndarray, mode: str) -> Tensor:
     if mode == "avg":
-        down, along = (Tensor(each.sum(2).mean(1).astype(np.float32)).cast(x.dtype)
-                       for each in (rows, columns))
+        down, along = (Tensor(each.sum(2).mean(1).astype(np.float32), device=x.device)
+                       .cast(x.dtype) for each in (rows, columns))
         return down @ x @ along.transpose(0, 1)
-    down, along = (Tensor(each.reshape(-1, each.shape[-1]).astype(np.float32)).cast(x.dtype)
-                   for each in (rows, columns))
+    down, along = (Tensor(each.reshape(-1, each.shape[-1]).astype(np.float32), device=x.device)
+                   .cast(x.dtype) for each in (rows, columns))
     read = down @ x @ along.transpose(0, 1)
     return read.reshape(x.shape[0], len(rows), -1, len(columns),
                         columns.shape[1] * 2).amax((2, 4))

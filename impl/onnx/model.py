@@ -8,6 +8,7 @@ from impl.errors import ArgumentError, DTypeError, ShapeError, TensorScheduleErr
 from impl.onnx.graph import Graph, Scope
 from impl.onnx.operators import HELD, ModelError, Value, dtype_of, tensor_of
 from impl.onnx.weights import package
+from impl.settings import Context
 from impl.tensor import Tensor
 
 
@@ -19,7 +20,8 @@ def load(source: str | os.PathLike[str] | bytes | Any, device: str | None = None
 
     Args:
         source: a file of ONNX, its bytes, or what `onnx.load` gives.
-        device: where weights and inputs lie; the default device if none is named.
+        device: where weights and inputs lie, and what operators make; the default device if none
+            is named.
 
     Raises:
         ModelError: it is no whole model of ONNX, or has an operator that is not known.
@@ -95,9 +97,12 @@ class Model:
         if missing:
             raise ArgumentError("onnx model", f"the inputs {missing} are not given",
                                 f"it has {len(self.inputs)}: {', '.join(self.inputs)}")
-        found = self.graph.run({name: self._checked(name, values.get(name))
-                                for name in self.inputs})
-        results = tuple(self._result(each) for each in found)
+        # What operators make of nothing, as a range, lies where the weights do.
+        place = {"DEVICE": self.device} if isinstance(self.device, str) else {}
+        with Context(**place):
+            found = self.graph.run({name: self._checked(name, values.get(name))
+                                    for name in self.inputs})
+            results = tuple(self._result(each) for each in found)
         return results[0] if len(results) == 1 else results
 
     def _result(self, value: Value) -> Any:

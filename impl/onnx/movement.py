@@ -9,11 +9,17 @@ import numpy as np
 
 from impl.dtypes import dtypes
 from impl.errors import ShapeError
-from impl.onnx.operators import Host, Value, dtype_of, host_array, ints, operator, tensor_of
+from impl.onnx.operators import (
+    LITTLE,
+    Host,
+    Value,
+    dtype_of,
+    host_array,
+    ints,
+    operator,
+    tensor_of,
+)
 from impl.tensor import Tensor
-
-#: Arrays of at most so many numbers are made at once; others are tensors.
-_SMALL = 1 << 12
 
 
 def positive(axis: int, rank: int) -> int:
@@ -143,7 +149,7 @@ def column_to_image(x: Tensor, image: Host, block: Host, *, dilations: list[int]
         places = places * whole[axis] + along.reshape(form)
     batch, depth = x.shape[0], x.shape[1] // math.prod(blocks)
     values = x.reshape(batch, depth, -1)
-    index = Tensor(places.reshape(-1)).reshape(1, 1, -1).expand(*values.shape)
+    index = Tensor(places.reshape(-1), device=x.device).reshape(1, 1, -1).expand(*values.shape)
     found = values.zeros_like().reshape(-1)[:1].reshape(1, 1, 1).expand(
         batch, depth, math.prod(whole)).scatter_add(2, index, values).reshape(batch, depth, *whole)
     return found[(slice(None), slice(None), *(
@@ -393,7 +399,7 @@ def unique(x: Host, *, axis: int | None = None, sorted: int = 1, results: int = 
 @operator("ConstantOfShape")
 def constant_of_shape(wanted: Host, *, value: Any = None) -> Value:
     sizes, fill = ints(wanted), np.zeros(1, np.float32) if value is None else host_array(value)
-    if math.prod(sizes) <= _SMALL:
+    if math.prod(sizes) <= LITTLE:
         return np.full(sizes, fill.reshape(-1)[0], fill.dtype)
     return tensor_of(fill.reshape((1,) * len(sizes))).expand(*sizes)
 
@@ -402,7 +408,7 @@ def constant_of_shape(wanted: Host, *, value: Any = None) -> Value:
 def range_of(start: Host, limit: Host, delta: Host) -> Value:
     first, stop, step = (host_array(each).reshape(()) for each in (start, limit, delta))
     count = max(math.ceil((float(stop) - float(first)) / float(step)), 0)
-    if count <= _SMALL:
+    if count <= LITTLE:
         return (first + np.arange(count).astype(first.dtype) * step).astype(first.dtype)
     places = Tensor.arange(count, dtype=dtypes.int64)
     return places.cast(tensor_of(first).dtype) * step.item() + first.item()

@@ -83,7 +83,7 @@ def _powers(x: Tensor, saturate: bool, round_mode: str) -> Tensor:
         exponent = exponent + (rest > 0)
     most = 254
     beyond = exponent > most
-    low = Tensor.full((), 2.0 ** -127, dtype=dtypes.float32)
+    low = Tensor.full((), 2.0 ** -127, dtype=dtypes.float32, device=x.device)
     value = (exponent == 0).where(low, ((exponent.clamp(1, most)) << 23).bitcast(dtypes.float32))
     if not saturate:
         value = beyond.where(float("nan"), value)

@@ -1,26 +1,30 @@
 """The table of operators: ONNX's name and version, and a function of tensors.
 
 A function says by its annotations what it is given: a `Tensor`, or a `Host`, an array whose numbers
-have to be known before a kernel can be made (a shape, axes). Its keyword arguments are the
-attributes of the node, with ONNX's names and defaults.
+have to be known before a kernel can be made (a shape, axes), or a `Value`, which is what there is.
+Its keyword arguments are the attributes of the node, with ONNX's names and defaults.
 """
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from impl.dtypes import DType, dtypes
-from impl.errors import TensorScheduleError
+from impl.errors import ArgumentError, TensorScheduleError
 from impl.tensor import Tensor
 
 #: Numbers that are known.
 Host = np.ndarray
 #: What a node is given: a tensor, or numbers that are known; a list of them is a sequence.
 Value = Any
+#: Arrays of at most so many numbers are known; larger ones are tensors.
+LITTLE = 1 << 12
 #: Keyword arguments of functions that are no attributes, but said by who runs the node: how many
 #: results are wanted, and the element types of inputs and results, by ONNX's numbers.
 _TOLD = frozenset({"results", "types"})
@@ -34,43 +38,70 @@ class ModelError(TensorScheduleError, ValueError):
 class Operator:
     """One row of the table.
 
-    `since` is the first version of the operator set in which it means this. `host` says for each
-    input whether its numbers have to be known, the last one for all that follow, and
-    `any_value` that it takes what it gets.
+    `since` is the first version of the operator set in which it means this. `inputs` says of each
+    input what it has to be, a `Tensor`, a `Host` or a `Value`; the last one of all that follow.
+    `attributes` are the keyword arguments, and `told` those that are no attributes of the node.
     """
 
     name: str
     domain: str
     since: int
     function: Callable[..., Any]
-    host: tuple[str, ...]
+    inputs: tuple[Any, ...]
     attributes: frozenset[str]
     told: frozenset[str]
 
-    def kind(self, place: int) -> str:
-        """What the input at a place has to be: "Tensor", "Host" or "Value"."""
-        return self.host[min(place, len(self.host) - 1)] if self.host else "Value"
+    def kind(self, place: int) -> Any:
+        """What the input at a place has to be: `Tensor`, `Host` or `Value`."""
+        return self.inputs[min(place, len(self.inputs) - 1)] if self.inputs else Value
 
 
 _TABLE: dict[tuple[str, str], list[Operator]] = {}
 
 
 def operator(name: str, since: int = 1, domain: str = "") -> Callable[[Any], Any]:
-    """Write a function into the table, for versions from `since` on."""
+    """Write a function into the table, for versions from `since` on.
+
+    Its positional parameters are the inputs, annotated `Tensor`, `Host` or `Any`, or one of them
+    `| None` where an input can be left out. Its keyword-only parameters are the attributes.
+
+    Raises:
+        ArgumentError: the annotations do not say what the inputs are.
+    """
     def write(function: Any) -> Any:
-        kinds, attributes = [], set()
-        for each in inspect.signature(function).parameters.values():
-            if each.kind is each.KEYWORD_ONLY:
-                attributes.add(each.name)
-            else:
-                kinds.append(str(each.annotation).partition(" ")[0])
-        row = Operator(name, domain, since, function, tuple(kinds),
+        inputs, attributes = _parameters(function, f"onnx.operator({name!r})")
+        row = Operator(name, domain, since, function, inputs,
                        frozenset(attributes - _TOLD), frozenset(attributes & _TOLD))
         rows = _TABLE.setdefault((domain, name), [])
         rows.append(row)
         rows.sort(key=lambda each: each.since)
         return function
     return write
+
+
+def _parameters(function: Any, called: str) -> tuple[tuple[Any, ...], set[str]]:
+    """What the inputs have to be, and the names of keyword arguments."""
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, SyntaxError, TypeError) as error:
+        raise ArgumentError(called, f"the annotations of {function!r:.80} cannot be read ({error})",
+                            "use names of its module, or classes in place of texts") from None
+    inputs: list[Any] = []
+    attributes: set[str] = set()
+    for each in inspect.signature(function).parameters.values():
+        if each.kind is each.KEYWORD_ONLY:
+            attributes.add(each.name)
+            continue
+        hint = hints.get(each.name)
+        kinds = [one for one in typing.get_args(hint) or (hint,) if one is not NoneType]
+        if each.kind is each.VAR_KEYWORD or len(kinds) != 1 or not any(
+                kinds[0] is one for one in (Tensor, Host, Value)):
+            raise ArgumentError(
+                called, f"the parameter `{each}` is neither a tensor nor known numbers",
+                "annotate an input Tensor, impl.onnx.Host, or typing.Any for what takes both; "
+                "attributes stand behind a *, each with its name")
+        inputs.append(kinds[0])
+    return tuple(inputs), attributes
 
 
 def find_row(domain: str, name: str, version: int) -> Operator | None:

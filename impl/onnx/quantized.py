@@ -1,8 +1,6 @@
 """Integers that stand for real numbers: value = (integer - zero point) * scale."""
 from __future__ import annotations
 
-from typing import Any
-
 from impl.dtypes import dtypes
 from impl.onnx.layers import convolution
 from impl.onnx.narrow import FLOATS, INTEGERS, narrowed
@@ -88,8 +86,13 @@ def matmul_quantized(a: Tensor, a_scale: Tensor, a_zero: Tensor, b: Tensor, b_sc
 @operator("QLinearConv")
 def convolution_quantized(x: Tensor, x_scale: Tensor, x_zero: Tensor, weight: Tensor,
                           weight_scale: Tensor, weight_zero: Tensor, scale: Tensor, zero: Tensor,
-                          bias: Tensor | None = None, **named: Any) -> Tensor:
-    whole = convolution_of_integers(x, weight, x_zero, weight_zero, **named)
+                          bias: Tensor | None = None, *, auto_pad: str = "NOTSET",
+                          dilations: list[int] | None = None, group: int = 1,
+                          kernel_shape: list[int] | None = None, pads: list[int] | None = None,
+                          strides: list[int] | None = None) -> Tensor:
+    whole = convolution_of_integers(x, weight, x_zero, weight_zero, auto_pad=auto_pad,
+                                    dilations=dilations, group=group, kernel_shape=kernel_shape,
+                                    pads=pads, strides=strides)
     form = (-1, *(1,) * (x.ndim - 2))
     if bias is not None:
         whole = whole + bias.reshape(*form)

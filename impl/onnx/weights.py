@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 
 from impl.errors import ArgumentError
-from impl.onnx.operators import DTYPES, HELD, ModelError, Value, dtype_of, tensor_of
+from impl.onnx.operators import (
+    DTYPES,
+    HELD,
+    LITTLE,
+    ModelError,
+    Value,
+    dtype_of,
+    tensor_of,
+)
 
-#: Arrays of at most so many numbers are known; larger ones are tensors.
-LITTLE = 1 << 12
 #: How wide narrow types are in a file, in bits; all others are as wide as their dtype.
 _BITS = {17: 8, 18: 8, 19: 8, 20: 8, 24: 8, 21: 4, 22: 4, 23: 4, 25: 2, 26: 2}
 #: The numbers of types whose values are in `int32_data`, and so on.

@@ -97,7 +97,7 @@ def note_origin(node: UOp) -> None:
         code = frame.f_code
         whose = _whose.get(code.co_filename) or _owner(code.co_filename)
         if whose is _USER:
-            key = code.co_filename, frame.f_lineno, name
+            key = code.co_filename, frame.f_lineno, mode.called or name
             give_origin(node, _origins.get(key) or _origin(*key))
             return
         if whose is _TENSOR:
@@ -839,15 +839,17 @@ class TensorBase(metaclass=Named):
 
 
 class _Mode(threading.local):
-    """What a thread's operations and realizations leave for gradients.
+    """What a thread's operations and realizations leave for gradients, and their names.
 
     `gradients`: whether operations pass them on. `keeping`: one list for each function that runs
     now and of which a derivative is taken, since every value may depend on its arguments; each
-    keeps the expressions of what is realized meanwhile.
+    keeps the expressions of what is realized meanwhile. `called`: what nodes are named after in
+    place of methods, which is the node of a model while that runs.
     """
 
     gradients = True
     keeping: tuple[list[UOp], ...] = ()
+    called = ""
 
 
 mode = _Mode()

@@ -301,3 +301,174 @@ def test_a_model_leaves_python(tmp_path: Path) -> None:
     x = Tensor(SOME.reshape(3, 2, 2)).realize()
     file, = export.export(impl.onnx.load(linear()), (x,), tmp_path, target="json")
     assert '"kernels"' in file.read_text()
+
+
+# Operators of one's own
+
+
+def test_an_input_is_what_its_annotation_says_however_it_is_written() -> None:
+    import typing
+
+    import impl
+
+    node = helper.make_node("Twice", ["x", "n"], ["y"], domain="own")
+
+    def answer(first: Any, second: Any) -> Any:
+        def twice(x, n):  # type: ignore[no-untyped-def]
+            kinds.append((isinstance(x, Tensor), isinstance(n, np.ndarray)))
+            return x * 2
+
+        twice.__annotations__ = {"x": first, "n": second}
+        impl.onnx.operator("Twice", domain="own")(twice)
+        return impl.onnx.load(model([node], {"x": (2,), "n": (1,)}, ["y"]))([1, 2], [3]).tolist()
+
+    kinds: list[tuple[bool, bool]] = []
+    try:
+        for first in (Tensor, Tensor | None, impl.Tensor, "impl.Tensor", "Tensor | None",
+                      typing.Optional[Tensor]):  # noqa: UP007, UP045
+            for second in (impl.onnx.Host, "np.ndarray", "impl.onnx.Host | None"):
+                assert answer(first, second) == [2, 4]
+                assert kinds.pop() == (True, True), (first, second)
+                del impl.onnx.operators._TABLE["own", "Twice"]
+        for first, told in ((int, "`x: int` is neither"), (Tensor | int, "is neither a tensor"),
+                            ("Tensr", "'Tensr' is not defined")):
+            with pytest.raises(ArgumentError, match=told):
+                answer(first, Tensor)
+        with pytest.raises(ArgumentError, match="`x` is neither.*annotate an input Tensor"):
+            impl.onnx.operator("Twice", domain="own")(lambda x: x)
+        with pytest.raises(ArgumentError, match=r"`\*\*named: .* is neither.*behind a \*"):
+            @impl.onnx.operator("Twice", domain="own")
+            def named(x: Tensor, **named: Any) -> Tensor:
+                return x
+    finally:
+        impl.onnx.operators._TABLE.pop(("own", "Twice"), None)
+
+
+def test_each_attribute_of_the_standard_is_known() -> None:
+    missing = {}
+    for domain, name in impl.onnx.operators._TABLE:
+        if not domain and onnx.defs.has(name, 24):
+            row = impl.onnx.operators.find_row("", name, 24)
+            schema = onnx.defs.get_schema(name, 24)
+            assert row is not None
+            if not schema.deprecated and set(schema.attributes) - row.attributes:
+                missing[name] = set(schema.attributes) - row.attributes
+    assert missing == {}
+
+
+def test_a_convolution_of_quantized_numbers_has_strides() -> None:
+    one, none = np.array(1, np.float32), np.array(0, np.uint8)
+    weights = {"s": one, "z": none, "w": np.ones((1, 1, 2, 2), np.uint8),
+               "x": np.arange(9, dtype=np.uint8).reshape(1, 1, 3, 3)}
+    node = helper.make_node("QLinearConv", ["x", "s", "z", "w", "s", "z", "s", "z"], ["y"],
+                            strides=[2, 2], pads=[1, 1, 0, 0])
+    found = impl.onnx.load(model([node], {}, ["y"], weights))()
+    assert found.tolist() == [[[[0, 3], [9, 24]]]]
+
+
+# Names and devices
+
+
+def labels(function: Any, *given: Any) -> list[str]:
+    document = Tensor.schedule_document(function(*given))
+    return [each["label"].partition(" (")[0] for each in document["kernels"]]
+
+
+def test_a_node_names_what_it_makes_and_nothing_else() -> None:
+    nodes = [helper.make_node("Sin", ["x"], ["s"], name="SIN"),
+             helper.make_node("Cos", ["x"], ["c"], name="COS"),
+             helper.make_node("SequenceConstruct", ["s", "c"], ["all"], name="ALL"),
+             helper.make_node("ConcatFromSequence", ["all"], ["y"], name="JOIN", axis=0)]
+    function = impl.onnx.load(model(nodes, {"x": (2,)}, ["y"]))
+    label, = labels(function, np.ones(2, np.float32))
+    assert "Sin SIN" in label and "Cos COS" in label
+    # Turned twice is as it was: the second turn makes nothing.
+    nodes = [helper.make_node("Sin", ["x"], ["s"], name="SIN"),
+             helper.make_node("Transpose", ["s"], ["t"], name="ONE"),
+             helper.make_node("Transpose", ["t"], ["y"], name="TWO")]
+    assert labels(impl.onnx.load(model(nodes, {"x": (2, 3)}, ["y"])),
+                  np.ones((2, 3), np.float32)) == ["Sin SIN"]
+    assert labels(lambda x: x.sin(), Tensor([1.0])) == ["sin"]
+
+
+def test_names_are_given_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node of the graph is named when it is made, however many lists it was in."""
+    import impl.ir
+    import impl.tensor.base
+
+    count = [0]
+
+    def counted(node: Any, origin: Any) -> None:
+        count[0] += 1
+        impl.ir.give_origin(node, origin)
+
+    monkeypatch.setattr(impl.tensor.base, "give_origin", counted)
+    monkeypatch.setattr(impl.onnx.graph, "note_origin", counted, raising=False)
+
+    def walked(length: int) -> int:
+        nodes = []
+        for place in range(length):
+            nodes += [helper.make_node("Sin", [f"x{place}"], [f"s{place}"]),
+                      helper.make_node("SequenceConstruct", [f"s{place}"] * 2, [f"l{place}"]),
+                      helper.make_node("ConcatFromSequence", [f"l{place}"], [f"j{place}"], axis=0),
+                      helper.make_node("Slice", [f"j{place}", "low", "high"], [f"x{place + 1}"])]
+        weights = {"low": np.array([0]), "high": np.array([2])}
+        function = impl.onnx.load(model(nodes, {"x0": (2,)}, [f"x{length}"], weights))
+        count[0] = 0
+        function([1, 2])
+        return count[0]
+
+    assert walked(20) <= 2 * walked(10) + 20
+
+
+def test_what_operators_make_lies_on_the_device_of_the_model() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]),
+         helper.make_node("Identity", ["i"], ["row"])], "body",
+        [helper.make_tensor_value_info("i", INT64, ()),
+         helper.make_tensor_value_info("go", TensorProto.BOOL, ())],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, ()),
+         helper.make_tensor_value_info("row", INT64, ())])
+    filled = helper.make_tensor("v", FLOAT, (1,), [2.0])
+    weights = {"none": np.array(0), "two": np.array(2), "many": np.array(5000),
+               "one": np.array(1), "sizes": np.array([5000]), "yes": np.array(True)}
+    for node in (helper.make_node("Range", ["none", "many", "one"], ["made"]),
+                 helper.make_node("ConstantOfShape", ["sizes"], ["made"], value=filled),
+                 helper.make_node("Loop", ["two", "yes"], ["made"], body=body),
+                 helper.make_node("Loop", ["none", "yes"], ["made"], body=body),
+                 helper.make_node("RandomUniform", [], ["made"], shape=[3])):
+        nodes = [node, helper.make_node("Cast", ["made"], ["float"], to=FLOAT),
+                 helper.make_node("ReduceSum", ["float"], ["sum"], keepdims=0),
+                 helper.make_node("Add", ["x", "sum"], ["y"])]
+        function = impl.onnx.load(model(nodes, {"x": (1,)}, ["y"], weights), device="REFERENCE:1")
+        found = function([1.0])
+        assert found.device == "REFERENCE:1" and found.item() >= 1, node.op_type
+    assert Tensor([1.0]).device == "REFERENCE"
+
+
+def test_blocks_lie_where_their_image_does() -> None:
+    """Where no device is named, what is made lies beside the inputs."""
+    node = helper.make_node("Col2Im", ["x", "image", "block"], ["y"])
+    weights = {"image": np.array([2, 2]), "block": np.array([1, 2])}
+    function = impl.onnx.load(model([node], {"x": (1, 2, 2)}, ["y"], weights))
+    x = Tensor([[[1.0, 2.0], [3.0, 4.0]]], device="REFERENCE:1")
+    assert function(x).tolist() == [[[[1.0, 3.0], [2.0, 4.0]]]]
+
+
+@pytest.mark.parametrize("most", ["", "most"])
+def test_a_loop_that_does_not_end_is_an_error(most: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(impl.onnx.control, "_MOST_TURNS", 8)
+    body = helper.make_graph(
+        [helper.make_node("Add", ["state", "one"], ["after"]),
+         helper.make_node("Less", ["after", "end"], ["on"])], "body",
+        [helper.make_tensor_value_info("i", INT64, ()),
+         helper.make_tensor_value_info("go", TensorProto.BOOL, ()),
+         helper.make_tensor_value_info("state", FLOAT, (1,))],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, ()),
+         helper.make_tensor_value_info("after", FLOAT, (1,))])
+    node = helper.make_node("Loop", [most, "", "x"], ["y"], name="L", body=body)
+    function = impl.onnx.load(model([node], {"x": (1,), "end": (1,)}, ["y"], {
+        "one": np.ones(1, np.float32), "most": np.array(100)}))
+    assert function([0], [8]).tolist() == [8]
+    with pytest.raises(impl.onnx.ModelError, match=r"node 'L' \(Loop\).*not ended after 8 turns"):
+        function([0], [9])
