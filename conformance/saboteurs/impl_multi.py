@@ -4,6 +4,7 @@ from __future__ import annotations
 from conformance.saboteurs.edits import Edit
 
 DIVIDE = "impl/multi/divide.py"
+TRANSFERS = "impl/multi/transfers.py"
 
 
 class ForgetsWhatIsDue(Edit):
@@ -102,7 +103,7 @@ class ForgetsThePriceOfSums(Edit):
     rule = "multi.operands.cheapest+5"
     description = "what a product leaves due costs nothing"
     file = DIVIDE
-    old, new = "return sum(2 * held * (count", "return sum(0 * held * (count"
+    old, new = "bytes_sent(mesh, kept, kept, due,", "bytes_sent(mesh, kept, kept, (),"
 
 
 class SendsAgainAndAgain(Edit):
@@ -111,6 +112,29 @@ class SendsAgainAndAgain(Edit):
     file = DIVIDE
     old = "    if given.brought_to and axes in given.brought_to and given"
     new = "    if given.brought_to and axes in () and given"
+
+
+class PricesPiecesAsTheyWere(Edit):
+    rule = "multi.operands.priced"
+    description = "what an axis that was put together adds to a piece is not counted"
+    file = TRANSFERS
+    old, new = "            local[joined] = shape[joined]\n", "            pass\n"
+
+
+class PricesWhatLiesThereAlready(Edit):
+    rule = "multi.operands.priced"
+    description = "to go back to where a value came from has a price"
+    file = DIVIDE
+    old = "    if given.brought_from is not None and axes == given.brought_from.axes:"
+    new = "    if given.brought_from is not None and axes == ():"
+
+
+class GathersBeforeAxesChangePlaces(Edit):
+    rule = "multi.transfer.places"
+    description = "axes are put together before others change places"
+    file = TRANSFERS
+    old = "        axis = next((axis for axis in left if free(now[axis]) is not None), last)\n"
+    new = "        axis = last\n"
 
 
 class PiecesHoldEachOther(Edit):
@@ -137,10 +161,10 @@ class CombinesScattersAtOnce(Edit):
 class AKernelForEachDevice(Edit):
     rule = "multi.program.one+2"
     description = "more devices make more stages"
-    file = DIVIDE
-    old = "gathered = copied_to(node, "
-    new = "gathered = copied_to(node if mesh.extent(here) < 3 else copied_to(" \
-          "node, Transfer(\"all-reduce\", mesh, mesh, here, Ops.ADD)), "
+    file = TRANSFERS
+    old = "found, now = list[Passage](),"
+    new = "found, now = [Passage(Transfer(\"all-reduce\", mesh, mesh, name, Ops.ADD)) " \
+          "for name in axes if name and mesh.extent(name) > 2],"
 
 
 class ResultsAreCopies(Edit):
@@ -291,16 +315,15 @@ class ErrorsStayInTheLane(Edit):
 class ReducesForAll(Edit):
     rule = "collectives.due.scattered+2"
     description = "everybody gets the whole sum, and keeps a piece"
-    file = DIVIDE
-    old = "        if name in axes and now[axes.index(name)] is None:\n" \
-          "            axis = axes.index(name)\n"
-    new = "        if name in axes and now == 0:\n            axis = axes.index(name)\n"
+    file = TRANSFERS
+    old = "        to = free(name)\n        kind = \"all-reduce\""
+    new = "        to = None\n        kind = \"all-reduce\""
 
 
 class CountsOneDevice(Edit):
     rule = "multi.transfer.told"
     description = "what a schedule says of bytes is the size of the piece"
-    file = "impl/multi/transfers.py"
+    file = TRANSFERS
     old = "            return 2 * nbytes * others // self.count"
     new = "            return nbytes"
 

@@ -21,11 +21,10 @@ from impl.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, identity, line_of, n
 from impl.multi.merged import Merger
 from impl.multi.mesh import TOGETHER, Mesh, Sharding, Wish, piece, together
 from impl.multi.rolls import roll_of, rolled_pieces
-from impl.multi.transfers import Transfer, held_of, moved
+from impl.multi.transfers import Axes, Due, Transfer, bytes_sent, passages
 from impl.places import Place, copied_to, is_free
 from impl.symbolic import identical, is_symbolic
 
-Axes = tuple[str | None, ...]
 #: What a value was brought to: the node there, what that was brought to, and how often.
 Brought: TypeAlias = "dict[Axes, tuple[UOp, Brought, int]]"
 _CONST = Ops.CONST
@@ -86,7 +85,7 @@ class Piece:
     node: UOp
     shape: Shape
     sharding: Sharding | None = None
-    due: tuple[tuple[str, Ops], ...] = ()
+    due: Due = ()
     narrow: Piece | None = None
     brought_from: Piece | None = None
     brought_to: Brought | None = None
@@ -258,10 +257,9 @@ class Divider:
                    if count == max(pieces)]
         if choices == [first]:
             return self.pieces[source]
-        nbytes = math.prod(nodes.shape_of(node)) * node.dtype.itemsize
         for one in operands:  # that it was brought so is no reason to do it again
             _count(one, first, -1)
-        axes = _cheapest(operands, choices, partial(_due_price, node.arg[1], nbytes, mesh))
+        axes = _cheapest(operands, choices, partial(_due_price, node, mesh))
         if axes == first:
             for one in operands:
                 _count(one, first, 1)
@@ -522,25 +520,14 @@ def _sent(given: Piece, axes: Axes) -> UOp:
     assert given.sharding is not None
     mesh, node, now = given.sharding.mesh, given.node, list(given.axes)
     instead = _in_words(axes) if node.op is Ops.BUFFER else ""
-    for name, op in given.due:  # r[impl collectives.due.scattered+2]
-        if name in axes and now[axes.index(name)] is None:
-            axis = axes.index(name)
-            node = copied_to(_in_pieces(node, axis, given.shape[axis], mesh.extent(name), True),
-                         Transfer("reduce-scatter", mesh, mesh, name, op))
-            now[axis] = name
-        else:
-            node = copied_to(node, Transfer("all-reduce", mesh, mesh, name, op))
-    for axis, here in enumerate(now):
-        if here is None or axes[axis] == here:
-            continue
-        if here in axes and now[axes.index(here)] is None:
-            other = axes.index(here)
-            node = _exchanged(node, given.shape, axis, other, here, mesh, instead)
-            now[other] = here
-        else:
-            gathered = copied_to(node, Transfer("all-gather", mesh, mesh, here, instead=instead))
-            node = _joined(gathered, axis, given.shape[axis])
-        now[axis] = None
+    for transfer, cut, joined in passages(mesh, given.axes, axes, given.due, instead):
+        if cut is not None:
+            node = _in_pieces(node, cut, given.shape[cut], transfer.count, True)
+            now[cut] = transfer.axis
+        node = copied_to(node, transfer)
+        if joined is not None:
+            node = _joined(node, joined, given.shape[joined])
+            now[joined] = None
     for axis, wanted in enumerate(axes):
         if wanted is not None and now[axis] is None:
             node = _own(node, axis, given.shape[axis], wanted, mesh)
@@ -593,14 +580,6 @@ def _in_words(axes: Axes) -> str:
     return f"cut as {cut}" if cut else "as copies"
 
 
-def _exchanged(node: UOp, shape: Shape, axis: int, other: int, name: str, mesh: Mesh,
-               instead: str = "") -> UOp:
-    """Cut along `other` what is cut along `axis`."""
-    pieces = _in_pieces(node, other, shape[other], mesh.extent(name), True)
-    sent = copied_to(pieces, Transfer("all-to-all", mesh, mesh, name, instead=instead))
-    return _joined(sent, axis, shape[axis])
-
-
 def _at(axis: int, rank: int, pair: tuple[int, int]) -> tuple[tuple[int, int], ...]:
     return tuple(pair if a == axis else (0, 0) for a in range(rank))
 
@@ -638,22 +617,14 @@ def price(given: Piece, axes: Axes) -> int:
     assert given.sharding is not None
     if not given.due and (axes == given.axes or given.sharding.is_copies):
         return 0
+    if given.brought_from is not None and axes == given.brought_from.axes:
+        return 0
     if given.narrow is not None:
         return price(given.narrow, _before(given, axes))
     if given.brought_to and axes in given.brought_to and given.brought_to[axes][2]:
         return 0
-    mesh, total, now = given.sharding.mesh, 0, list(given.axes)
-    held = held_of(given.axes, given.nbytes, mesh)
-    for name, _ in given.due:
-        count = mesh.extent(name)
-        sent = held * (count - 1) // count
-        if name in axes and now[axes.index(name)] is None:
-            total += sent
-            held //= count
-            now[axes.index(name)] = name
-        else:
-            total += 2 * sent
-    return total + moved(tuple(now), axes, given.nbytes, mesh)
+    return bytes_sent(given.sharding.mesh, given.axes, axes, given.due, given.shape,
+                      given.node.dtype.itemsize)
 
 
 def _elementwise(node: UOp, given: list[Piece], axes: Axes | None = None) -> Piece:
@@ -691,12 +662,12 @@ def _cheapest(given: Sequence[Piece], choices: Sequence[Axes],
     return found
 
 
-def _due_price(reduced: Sequence[int], nbytes: int, mesh: Mesh, axes: Axes) -> int:
-    """Bytes that each device sends to combine the parts of a result of `nbytes`."""
-    kept = tuple(None if axis in reduced else name for axis, name in enumerate(axes))
-    held = held_of(kept, nbytes, mesh)
-    counts = [mesh.extent(axes[axis] or "") for axis in reduced if axes[axis]]
-    return sum(2 * held * (count - 1) // count for count in counts)
+def _due_price(node: UOp, mesh: Mesh, axes: Axes) -> int:
+    """Bytes that each device sends to combine the parts of a reduction of what is cut so."""
+    op, reduced = node.arg
+    due = tuple([(name, op) for axis in reduced if (name := axes[axis])])
+    kept = _without(axes, *reduced)
+    return bytes_sent(mesh, kept, kept, due, nodes.shape_of(node), node.dtype.itemsize)
 
 
 def _together(given: Sequence[Piece]) -> Axes:

@@ -7,10 +7,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from impl.ir import Ops, Shape
-from impl.multi.mesh import Mesh
+from impl.multi.mesh import Mesh, Sharding, piece
 from impl.places import Place
+
+#: Which axis of a mesh cuts each axis of a value.
+Axes = tuple[str | None, ...]
+#: Along which axes of a mesh parts have to be combined, and how.
+Due = tuple[tuple[str, Ops], ...]
 
 
 @dataclass(frozen=True)
@@ -100,23 +107,63 @@ _WHY = {
 }
 
 
-def held_of(axes: tuple[str | None, ...], nbytes: int, mesh: Mesh) -> int:
-    """Bytes that each device has of a value of `nbytes`."""
-    return nbytes // math.prod(mesh.extent(name) for name in axes if name is not None)
+class Passage(NamedTuple):
+    """One transfer on the way of a value to another sharding. Before it each device cuts the axis
+    `cut` of what it has into pieces, and after it joins the pieces that it has along `joined`.
+    """
+
+    transfer: Transfer
+    cut: int | None = None
+    joined: int | None = None
 
 
-def moved(axes: tuple[str | None, ...], wanted: tuple[str | None, ...], nbytes: int,
-          mesh: Mesh) -> int:
-    """Bytes that each device sends to bring a value of `nbytes` from one sharding to another."""
-    total, held = 0, held_of(axes, nbytes, mesh)
-    for axis, name in enumerate(axes):
-        if name is None or wanted[axis] == name:
-            continue
-        count = mesh.extent(name)
-        if name in wanted:
-            total += held * (count - 1) // count
-        else:
-            total += held * (count - 1)
-            held *= count
+@lru_cache(4096)
+def passages(mesh: Mesh, axes: Axes, wanted: Axes, due: Due,
+             instead: str = "") -> tuple[Passage, ...]:
+    """What is sent to bring a value from one sharding of a mesh to another, with nothing `due`.
+
+    What is due is combined first; then axes change places as long as the new place is free, and
+    those that are put together come last, when a piece is largest. What is still to be cut then
+    all devices have.
+    """
+    found, now = list[Passage](), list(axes)
+
+    def free(name: str | None) -> int | None:
+        """The axis that is to be cut along one of the mesh, if it is not cut yet."""
+        to = wanted.index(name) if name in wanted else None
+        return to if to is not None and now[to] is None else None
+
+    for name, op in due:  # r[impl collectives.due.scattered+2]
+        to = free(name)
+        kind = "all-reduce" if to is None else "reduce-scatter"
+        found.append(Passage(Transfer(kind, mesh, mesh, name, op), to))
+        if to is not None:
+            now[to] = name
+    while left := [axis for axis, name in enumerate(now) if name not in (None, wanted[axis])]:
+        # Of those that only change places in a circle, the first is put together.
+        last = next((axis for axis in left if now[axis] not in wanted), left[0])
+        # r[impl multi.transfer.places]
+        axis = next((axis for axis in left if free(now[axis]) is not None), last)
+        name, to = now[axis] or "", free(now[axis])
+        kind = "all-gather" if to is None else "all-to-all"
+        found.append(Passage(Transfer(kind, mesh, mesh, name, instead=instead), to, axis))
+        now[axis] = None
+        if to is not None:
+            now[to] = name
+    return tuple(found)
+
+
+@lru_cache(4096)
+def bytes_sent(mesh: Mesh, axes: Axes, wanted: Axes, due: Due, shape: Shape,
+               itemsize: int) -> int:
+    """Bytes that each device sends in all `passages` of a value."""
+    total, local = 0, list(Sharding(mesh, axes).local(shape))
+    for transfer, cut, joined in passages(mesh, axes, wanted, due):
+        pieces = 1
+        if cut is not None:
+            pieces, local[cut] = transfer.count, piece(shape[cut], transfer.count)
+        # r[impl multi.operands.priced]
+        total += transfer.sent(math.prod(local) * pieces * itemsize)
+        if joined is not None:
+            local[joined] = shape[joined]
     return total
-

@@ -267,6 +267,62 @@ def test_the_smaller_operand_moves() -> None:
     assert (left @ right).sharding.axes == ("data", "model") and copies(left @ right) == 0
 
 
+def any_cut(random: np.random.Generator, mesh: Mesh, rank: int) -> dict[str, int | None]:
+    """Some axis, or none, for each axis of a mesh."""
+    drawn = {name: int(random.integers(-1, rank)) for name in mesh.axes}
+    return {name: None if axis < 0 else axis for name, axis in drawn.items()}
+
+
+def bytes_told(tensor: Tensor) -> int:
+    """How many bytes a schedule says that it would have cost to follow a wish."""
+    notes = Tensor.schedule_document(tensor)["notes"]
+    return int(notes[0].rpartition("send ")[2].split()[0]) if notes else 0
+
+
+@verifies("multi.operands.priced")
+@pytest.mark.parametrize("axes", [{"a": 4}, {"a": 2, "b": 2}, {"a": 2, "b": 3}], ids=str)
+def test_what_transfers_are_said_to_cost_is_what_they_send(axes: dict[str, int]) -> None:
+    mesh, random = Mesh(DEVICES[:np.prod([*axes.values()])], axes), np.random.default_rng(len(axes))
+    told = 0
+    for _ in range(12):
+        shape = tuple(map(int, random.integers(2, 8, 3)))
+        x = Tensor(numbers(*shape)).shard(mesh, **any_cut(random, mesh, 3)).realize()
+        y = Tensor(numbers(*shape)).shard(mesh, **any_cut(random, mesh, 3)).realize()
+        for value in (x, x.sum(1), x.sum(2, keepdim=True).expand(*shape)):
+            cut = any_cut(random, mesh, len(value.shape))
+            more = [sum(sent(each).values()) for each in (value.shard(mesh, **cut), value)]
+            found = bytes_told(value.shard(mesh, **cut, wish=True))
+            assert found == max(0, more[0] - more[1]), (x.sharding, value.shape, cut)
+            told += found
+        least = min(sum(sent(each).values()) for each in (x.shard_like(y) + y, x + y.shard_like(x)))
+        assert sum(sent(x + y).values()) <= least, (x.sharding, y.sharding, shape)
+        turned = x.shard_like(y)
+        np.testing.assert_array_equal(turned.numpy(), x.numpy())
+    assert told
+
+
+@verifies("multi.transfer.places")
+def test_what_changes_places_does_so_before_others_are_gathered() -> None:
+    """A piece is smallest then."""
+    x = Tensor(numbers(64, 64)).shard(GRID, data=0, model=1).realize()
+    nbytes = 4 * 64 * 64
+    assert sent(x.shard(GRID, data=1)) == {
+        "all-gather over model": nbytes // 4, "all-to-all over data": nbytes // 4}
+    assert sent(x.shard(GRID, model=0, data=1)) == {
+        "all-gather over data": nbytes // 4, "all-to-all over model": nbytes // 4}
+    third = Tensor(numbers(8, 8, 8)).shard(GRID, data=0, model=1).realize()
+    assert sent(third.shard(GRID, data=2)) == {
+        "all-to-all over data": 4 * 8 ** 3 // 8, "all-gather over model": 4 * 8 ** 3 // 4}
+
+
+@verifies("multi.operands.priced")
+def test_what_was_brought_from_somewhere_lies_there_for_nothing() -> None:
+    x = Tensor(numbers(8, 8)).shard(DEVICES[:4], 0).realize()
+    turned = x.shard(DEVICES[:4], 1)
+    back = turned.shard(DEVICES[:4], 0, wish=True)
+    assert back.sharding.axes == ("shard", None) and not sent(back + 1)
+
+
 @verifies("multi.program.one+2")
 def test_a_plan_is_that_of_any_number_of_devices() -> None:
     def document(count: int) -> list[Any]:
