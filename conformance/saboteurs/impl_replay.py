@@ -198,6 +198,14 @@ class OnlyOneWayIsLookedAt(Edit):
     old, new = "return [a | b for a, b in zip(first, second, strict=False)]", "return first"
 
 
+class ThingsLieAnywhere(Edit):
+    rule = "replay.reads.followed"
+    description = "the order of guards depends on where in memory lies what was found"
+    file = "impl/replay/things.py"
+    first = "test_guards_and_reasons_have_one_order"
+    old, new = "        return self.number\n", "        return id(self) // 16\n"
+
+
 class WritesAreNotRead(Edit):
     rule = "replay.reads.followed"
     description = "what a body writes to a place for the time of a call is not what it reads there"

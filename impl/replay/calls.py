@@ -386,7 +386,7 @@ class Calls(Parts):
         """Give a function its arguments; what it has returned so far."""
         frame = self.frames.get(thing)
         if frame is None:
-            frame = self.frames[thing] = Entered(code, space, path)
+            frame = self.frames[thing] = Entered(code, space, path, 64 * len(self.frames))
             self.changed = True
             self.stamp += 1
             if isinstance(thing, Created):

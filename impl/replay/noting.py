@@ -67,7 +67,7 @@ class Notes:
         key = (type(value), repr(value)) if plain else id(value)
         found = self.outside.get(key)
         if found is None:
-            found = self.outside[key] = Outside(value, path)
+            found = self.outside[key] = Outside(value, path, len(self.outside))
             self.changed = True
             self.stamp += 1
             if isinstance(value, Tensor):
@@ -117,12 +117,14 @@ class Notes:
         if isinstance(value, UOp) or symbolic.is_symbolic(value):
             return SIZES
         if type(value) in (list, tuple, dict):
-            made = self.interned.setdefault(("argument", path), Created())
+            made = self.interned.setdefault(
+                ("argument", path), Created(None, len(self.interned)))
             for key, part in value.items() if isinstance(value, dict) else enumerate(value):
                 made.contents |= self.argument(part, f"{path}[{key!r}]")
             return frozenset([made])
         if isinstance(value, tuple) or hasattr(type(value), "__dataclass_fields__"):
-            made = self.interned.setdefault(("argument", path), Created(type(value)))
+            made = self.interned.setdefault(
+                ("argument", path), Created(type(value), len(self.interned)))
             self.lineage(type(value))
             for name in getattr(value, "_fields", getattr(value, "__dataclass_fields__", {})):
                 made.contents |= self.argument(getattr(value, name), f"{path}.{name}")
@@ -143,7 +145,7 @@ class Notes:
                second if isinstance(second, str) else id(second))
         found = self.interned.get(key)
         if found is None:
-            found = self.interned[key] = kind(first, second)
+            found = self.interned[key] = kind(first, second, len(self.interned))
         return frozenset([found])
 
     def only(self, value: Any, path: str) -> Any:
@@ -162,7 +164,7 @@ class Notes:
 
     def contents_of(self, thing: Created) -> Value:
         """A container of all that was put into a thing; what is put in there is put into both."""
-        space = self.interned.setdefault(("space", id(thing)), Created())
+        space = self.interned.setdefault(("space", id(thing)), Created(None, len(self.interned)))
         space.contents = thing.contents
         return frozenset([space])
 

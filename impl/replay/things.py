@@ -14,13 +14,24 @@ from impl.replay.reads import (
 from impl.tensor import Tensor
 
 
-class Outside:
+class Thing:
+    """What moves. The order of a set of things depends on their numbers in the analysis, not on
+    their places in memory: another process finds the same guards in the same order.
+    """
+
+    __slots__ = ("number",)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Outside(Thing):
     """An object that was there before the call."""
 
     __slots__ = ("value", "path", "single", "parts", "called")
 
-    def __init__(self, value: Any, path: str) -> None:
-        self.value, self.path = value, path
+    def __init__(self, value: Any, path: str, number: int = 0) -> None:
+        self.value, self.path, self.number = value, path, number
         # Whether nothing is in it that is read part by part.
         self.single = pure.is_plain(value) or type(value) in (Tensor, *pure.MEMORY) \
             or isinstance(value, UOp)
@@ -28,13 +39,13 @@ class Outside:
         self.called: bool | None = None  # whether others may call it, once that was asked
 
 
-class Created:
+class Created(Thing):
     """What a call makes at one place. What was put into it, anywhere, is its contents."""
 
     __slots__ = ("contents", "kind", "frame", "code", "defaults", "named")
 
-    def __init__(self, kind: Any = None) -> None:
-        self.contents: set[Any] = set()
+    def __init__(self, kind: Any = None, number: int = 0) -> None:
+        self.number, self.contents = number, set[Any]()
         # Whether it may have attributes of any name: it is more than a list, an iterator, ...
         self.named = False
         self.kind = kind  # its class, if that is one of Python code
@@ -43,39 +54,46 @@ class Created:
         self.defaults: set[Any] = set()
 
 
-class Bound:
+class Bound(Thing):
     """A method, and its object."""
 
     __slots__ = ("function", "owner")
 
-    def __init__(self, function: Any, owner: Any) -> None:
-        self.function, self.owner = function, owner
+    def __init__(self, function: Any, owner: Any, number: int = 0) -> None:
+        self.function, self.owner, self.number = function, owner, number
 
 
-class Native:
+class Native(Thing):
     """A method that is not written in Python, and its object."""
 
     __slots__ = ("owner", "name")
 
-    def __init__(self, owner: Any, name: str) -> None:
-        self.owner, self.name = owner, name
+    def __init__(self, owner: Any, name: str, number: int = 0) -> None:
+        self.owner, self.name, self.number = owner, name, number
 
 
-class Super:
+class Super(Thing):
     """What `super()` gives: the classes after one, and the object."""
 
     __slots__ = ("after", "owner")
 
-    def __init__(self, after: type, owner: Any) -> None:
-        self.after, self.owner = after, owner
+    def __init__(self, after: type, owner: Any, number: int = 0) -> None:
+        self.after, self.owner, self.number = after, owner, number
 
 
-class Outcome:
+class Outcome(Thing):
     """A number, a text, a tensor that was computed: what is in it follows from what was read."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.number = 0
 
 
 class SizeOutcome(Outcome):
     """What may be a size that depends on variables: Python can make a number of it unnoticed."""
+
+    __slots__ = ()
 
 
 Value = frozenset[Any]
@@ -91,8 +109,9 @@ FORMATS = ("format", "format_map")
 class Entered:
     """A function that is followed: what its names, its results and its stack may hold."""
 
-    def __init__(self, code: types.CodeType, space: dict[str, Any], name: str) -> None:
-        self.code, self.space, self.name = code, space, name
+    def __init__(self, code: types.CodeType, space: dict[str, Any], name: str,
+                 number: int) -> None:
+        self.code, self.space, self.name, self.number = code, space, name, number
         self.locals: dict[str, set[Any]] = {}
         self.boxes: dict[str, Any] = {}  # cells from outside, or the frame that made them
         self.returned: set[Any] = set()
@@ -108,7 +127,7 @@ class Entered:
         """What is made at a place of the code."""
         found = self.sites.get((at, kind))
         if found is None:
-            found = self.sites[at, kind] = Created(kind)
+            found = self.sites[at, kind] = Created(kind, self.number + len(self.sites))
         return found
 
 

@@ -431,3 +431,24 @@ def test_a_model_of_layers_is_replayed_until_a_layer_is_another_one() -> None:
         assert captured(x).item() == model(x).item()
     told = captured.explain()
     assert "not replayed" not in told and "used 3 times" in told
+
+
+@verifies("replay.reads.followed", observe="replay")
+def test_guards_and_reasons_have_one_order() -> None:
+    """Wherever in memory lies what is found: so another process tells the same."""
+    first, second, third = (types.SimpleNamespace(scale=n, shift=n) for n in range(3))
+
+    def shifted(x: Tensor, owner: Any) -> Any:
+        return x + owner.shift
+
+    def body(x: Tensor, number: int) -> Any:
+        owner = first if number else second if number > 2 else third
+        chosen = {"a": shifted, "b": lambda x, owner: x * owner.scale}["a" if number else "b"]
+        return chosen(x, owner) if number < 9 else [time.time, time.monotonic][number]()
+
+    orders, kept = set(), list[object]()
+    for _ in range(8):
+        kept += [object() for _ in range(len(kept) * 3 + 1)]  # what is made next lies elsewhere
+        reads = TinyJit(body)._reads((Tensor([1.0]), 1), {})
+        orders.add((*(place.path for place in reads.places.values()), *map(str, reads.reasons)))
+    assert len(orders) == 1 and len(orders.pop()) > 9
