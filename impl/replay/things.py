@@ -20,6 +20,7 @@ class Thing:
     """
 
     __slots__ = ("number",)
+    number: int
 
     def __hash__(self) -> int:
         return self.number
@@ -110,7 +111,7 @@ class Entered:
     """A function that is followed: what its names, its results and its stack may hold."""
 
     def __init__(self, code: types.CodeType, space: dict[str, Any], name: str,
-                 number: int) -> None:
+                 number: int = 0) -> None:
         self.code, self.space, self.name, self.number = code, space, name, number
         self.locals: dict[str, set[Any]] = {}
         self.boxes: dict[str, Any] = {}  # cells from outside, or the frame that made them

@@ -443,7 +443,8 @@ def test_guards_and_reasons_have_one_order() -> None:
 
     def body(x: Tensor, number: int) -> Any:
         owner = first if number else second if number > 2 else third
-        chosen = {"a": shifted, "b": lambda x, owner: x * owner.scale}["a" if number else "b"]
+        ways: dict[str, Any] = {"a": shifted, "b": lambda x, owner: x * owner.scale}
+        chosen = ways["a" if number else "b"]
         return chosen(x, owner) if number < 9 else [time.time, time.monotonic][number]()
 
     orders, kept = set(), list[object]()
