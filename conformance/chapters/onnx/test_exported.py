@@ -42,9 +42,9 @@ def modules() -> dict[str, tuple[Any, tuple[int, ...], dict[int, str]]]:
         "linear": (nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 3), nn.Softmax(-1)),
                    (4, 6), {0: "batch"}),
         "images": (images, (2, 3, 8, 8), {0: "batch"}),
-        "transformer": (nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (2, 3, 16),
+        "transformer": (nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), (2, 3, 16),
                         {0: "batch"}),
-        "sequences": (Sequences(), (2, 3, 5), {0: "batch", 1: "time"})}
+        "sequences": (Sequences(), (2, 2, 5), {0: "batch", 1: "time"})}
 
 
 @pytest.mark.parametrize("name", ["linear", "images", "transformer", "sequences"])

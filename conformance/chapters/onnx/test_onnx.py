@@ -323,6 +323,7 @@ def test_an_input_is_what_its_annotation_says_however_it_is_written() -> None:
         return impl.onnx.load(model([node], {"x": (2,), "n": (1,)}, ["y"]))([1, 2], [3]).tolist()
 
     kinds: list[tuple[bool, bool]] = []
+    first: Any
     try:
         for first in (Tensor, Tensor | None, impl.Tensor, "impl.Tensor", "Tensor | None",
                       typing.Optional[Tensor]):  # noqa: UP007, UP045
@@ -358,8 +359,8 @@ def test_each_attribute_of_the_standard_is_known() -> None:
 
 def test_a_convolution_of_quantized_numbers_has_strides() -> None:
     one, none = np.array(1, np.float32), np.array(0, np.uint8)
-    weights = {"s": one, "z": none, "w": np.ones((1, 1, 2, 2), np.uint8),
-               "x": np.arange(9, dtype=np.uint8).reshape(1, 1, 3, 3)}
+    weights: dict[str, Any] = {"s": one, "z": none, "w": np.ones((1, 1, 2, 2), np.uint8),
+                               "x": np.arange(9, dtype=np.uint8).reshape(1, 1, 3, 3)}
     node = helper.make_node("QLinearConv", ["x", "s", "z", "w", "s", "z", "s", "z"], ["y"],
                             strides=[2, 2], pads=[1, 1, 0, 0])
     found = impl.onnx.load(model([node], {}, ["y"], weights))()
