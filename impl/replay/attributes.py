@@ -1,4 +1,4 @@
-"""What an attribute of a thing may be; see `following`."""
+"""Attributes of things; see `following`."""
 from __future__ import annotations
 
 import enum
@@ -43,7 +43,7 @@ _TRACES = ("__traceback__", "obj")
 
 
 class Attributes(Notes):
-    """What names and attributes lead to."""
+    """Names and attributes of things, followed to the values there."""
 
     def name_of(self, space: dict[str, Any], name: str) -> Value:
         """A global, or what Python itself has by this name."""
@@ -56,7 +56,7 @@ class Attributes(Notes):
         return (NOTHING if held is MISSING else self.wrap(held, name)) | written
 
     def attribute(self, thing: Any, name: str) -> Value:
-        """What an attribute of a thing may be."""
+        """The values that an attribute of a thing may have."""
         if isinstance(thing, Created):
             if thing is self.raised and name in _TRACES:
                 return self.refuse(f"reads {name} of an exception", "name what is meant")
@@ -92,7 +92,7 @@ class Attributes(Notes):
         return self.of_object(thing, name)
 
     def of_tensor(self, thing: Any, name: str) -> Value:
-        """What a user has put into the class of all tensors, which has many methods of its own."""
+        """A user's additions to the class of all tensors, which has many methods of its own."""
         found = found_in(Tensor.__mro__, name)
         inner = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
         if not isinstance(inner, types.FunctionType) or not pure.is_followed(inner.__code__):
@@ -237,7 +237,7 @@ class Attributes(Notes):
 
     def bound(self, thing: Any, kind: type, name: str, found: Any, path: str,
               is_type: bool) -> Value:
-        """What an attribute of a class is to its objects."""
+        """The value of an attribute of a class, as seen from its objects."""
         fixed = pure.is_fixed(kind.__module__)
         captured = self.is_captured(found)
         if captured is not None:
@@ -289,14 +289,14 @@ class Attributes(Notes):
         return self.wrap(found, path)
 
     def attributes(self, value: Value, name: str) -> Value:
-        """What an attribute of a value may be."""
+        """The values that an attribute of an object may have."""
         found: set[Any] = set()
         for thing in value:
             found |= self.attribute(thing, name)
         return frozenset(found)  # none where there is no such attribute
 
     def written_to(self, space: Any, name: str | None = None) -> Value:
-        """What is written to a place of the names of an object or a module; or to any of them."""
+        """The values written to a name of an object or a module; without a name, to any of them."""
         found = self.written.get(id(space), {})
         return frozenset().union(*found.values()) if name is None else \
             frozenset(found.get(name, ()))

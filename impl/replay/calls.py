@@ -1,4 +1,4 @@
-"""What calls of things give; see `following`."""
+"""Calls of things, and their results; see `following`."""
 from __future__ import annotations
 
 import abc
@@ -50,7 +50,7 @@ _FIELDS = re.compile(r"{[^{}:!]*\.")
 
 
 class Calls(Parts):
-    """What calls do, and give."""
+    """Calls: effects and results."""
 
     def call(self, value: Value, args: Sequence[Value], kwargs: dict[str, Value],
              rest: Value = NONE, loose: bool = False) -> Value:
@@ -428,7 +428,7 @@ class Calls(Parts):
         self.put(frame.locals.setdefault(name, set()), [made])
 
     def box_contents(self, frame: Entered, name: str) -> Value:
-        """What a cell may hold."""
+        """The values that a cell may hold."""
         box = frame.boxes.get(name)
         if isinstance(box, types.CellType):
             held = self.reads.note("cell", box, "", name)

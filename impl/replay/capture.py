@@ -1,4 +1,4 @@
-"""What one call of a function does: its runs, in order, and the tensors that it changes."""
+"""The record of one call of a function: its runs, in order, and the tensors that it changes."""
 from __future__ import annotations
 
 import gc
@@ -25,7 +25,7 @@ from impl.tensor.random import generator
 
 
 class Capture:
-    """What one call did: its runs, in order, and which tensors it changed."""
+    """The record of one call: its runs, in order, and the tensors that it changed."""
 
     keeps_graphs = False  # whether somebody looks at the graphs of the runs afterwards
 

@@ -166,12 +166,12 @@ class Following(Calls):
         frame.stamp = self.stamp if started == self.stamp and not self.late else -1
 
     def caught(self) -> Value:
-        """What a handler gets: an exception of Python, or any that was raised."""
+        """The value that a handler catches: an exception of Python, or any that was raised."""
         return NOTHING | {self.raised} | self.raised.contents
 
     @staticmethod
     def joined(first: list[Value] | None, second: list[Value]) -> list[Value]:
-        """What a stack may hold where two ways meet."""
+        """The values on a stack where two ways meet."""
         if first is None:
             return list(second)
         return [a | b for a, b in zip(first, second, strict=False)]

@@ -1,4 +1,4 @@
-"""What each instruction of Python does with the things on its stack; see `following`."""
+"""Effects of Python's instructions on the things on a stack; see `following`."""
 from __future__ import annotations
 
 import collections
@@ -79,7 +79,7 @@ def step(following: Following, frame: Entered, instruction: dis.Instruction,
 
 
 def elements(following: Following, value: Value, loop: bool = False) -> Value:
-    """What one gets by going through a value; `loop`: by an instruction that does only that."""
+    """The elements of a value; `loop`: for an instruction that does nothing but go through it."""
     found = NONE
     for thing in value:
         found |= following.elements(thing, loop)
@@ -94,7 +94,7 @@ def _truth(following: Following, value: Value) -> None:
 
 
 def operation(*names: str) -> Callable[[Step], Step]:
-    """What some instructions do."""
+    """Note a function as the effect of some instructions."""
     def note(function: Step) -> Step:
         STEPS.update(dict.fromkeys(names, function))
         return function
@@ -215,7 +215,7 @@ def _load_global(following: Following, frame: Entered, each: dis.Instruction, st
 
 
 def _called(function: Value) -> Stack:
-    """What is laid on the stack for a call of a function without an object."""
+    """The stack for a call of a function without an object."""
     return [_NULL, function] if _LAYOUT.null_below else [function, _NULL]
 
 

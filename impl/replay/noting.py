@@ -1,4 +1,4 @@
-"""What is found when code is followed: things, the places that were read, reasons to give up."""
+"""Findings of an analysis of code: things, places that were read, reasons to give up."""
 from __future__ import annotations
 
 import types
@@ -29,7 +29,7 @@ from impl.tensor import Tensor
 
 
 class Notes:
-    """What one analysis has found so far."""
+    """The findings of one analysis so far."""
 
     def __init__(self, is_captured: Callable[[Any], Any], trust: bool = False) -> None:
         self.reads, self.trust = Reads(), trust
@@ -56,7 +56,7 @@ class Notes:
         return NOTHING
 
     def reason(self, does: str, remedy: str) -> Reason:
-        """What the line does that is looked at."""
+        """A reason to give up, with the line that is looked at."""
         frame = self.frame
         line = f"{frame.code.co_filename}:{frame.line}" if frame else "the function"
         return Reason(line, does, remedy)
@@ -176,7 +176,7 @@ class Notes:
         raise NotImplementedError
 
     def elements(self, thing: Any, loop: bool = False) -> Value:
-        """What one gets by going through a thing: see `parts`."""
+        """The elements of a thing: see `parts`."""
         raise NotImplementedError
 
     def write(self, thing: Any, value: Value, what: str, name: str = "") -> None:

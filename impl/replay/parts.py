@@ -50,10 +50,10 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
 class Parts(Attributes):
-    """What things are made of."""
+    """Parts of things."""
 
     def elements(self, thing: Any, loop: bool = False) -> Value:
-        """What one gets by going through a thing."""
+        """The elements of a thing."""
         if isinstance(thing, Created):
             inner = self.operators(thing, loop=loop) if thing.kind is not None else NOTHING
             return frozenset(thing.contents) | inner
@@ -69,7 +69,7 @@ class Parts(Attributes):
         return thing.parts | self.written_to(thing.value) if self.written else thing.parts
 
     def parts_outside(self, thing: Outside, loop: bool) -> Value:
-        """What one gets by going through an object from outside."""
+        """The elements of an object from outside."""
         value, path = thing.value, thing.path
         if isinstance(value, type):
             members = value if issubclass(value, enum.Enum) else ()
@@ -147,7 +147,7 @@ class Parts(Attributes):
 
     def operators_of(self, thing: Any, kind: type, shown: bool, changes: bool,
                      loop: bool) -> Value:
-        """What the methods of a class give that operators call."""
+        """The results of the methods of a class that operators call."""
         found: set[Any] = set()
         for base in kind.__mro__:
             if base.__module__ in ("builtins", "enum", "abc") or base is Tensor:
