@@ -231,12 +231,21 @@ class TheWayIsHeldInACircle(Edit):
     new = "note_late(leaf, (lambda told: told, True, node))"
 
 
-class AssignedStatesGoOn(Edit):
+class AssignedStatesStartAnew(Edit):
     rule = "gradient.realized.keeps+2"
-    description = "what is assigned to keeps all that was assigned before"
+    description = "what was assigned and looked at has no gradient of what it was before"
     file = "impl/tensor/base.py"
-    first = "test_what_gradients_keep_goes_with_the_last_value"
-    old, new = "leaf.late is None and shown.op is not Ops.AFTER", "leaf.late is None"
+    first = "test_sums_that_are_looked_at_have_the_gradient_of_all_terms"
+    old = "leaf.late is None \\\n"
+    new = "leaf.late is None and shown.op is not Ops.AFTER \\\n"
+
+
+class CopiesAreDetached(Edit):
+    rule = "gradient.realized.keeps+2"
+    description = "a copy of a value has no gradient"
+    file = "impl/tensor/base.py"
+    first = "test_a_copy_passes_gradients_on"
+    old, new = "return self.__deepcopy__({})", "return self.detach()"
 
 
 class AllIsKept(Edit):
@@ -244,7 +253,8 @@ class AllIsKept(Edit):
     description = "what was computed is kept where a few bits say that a parameter may be in it"
     file = "impl/tensor/base.py"
     first = "test_nothing_is_kept_of_what_no_parameter_is_in"
-    old, new = "mode.keeping or needs_gradient(node)", "mode.keeping or is_dependent(node)"
+    old = "always or mode.keeping or needs_gradient(node)"
+    new = "always or mode.keeping or is_dependent(node)"
 
 
 class ReplacedParametersAreNone(Edit):

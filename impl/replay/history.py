@@ -18,6 +18,7 @@ from impl.effects import Buffer
 from impl.errors import GraphError
 from impl.gradient import below, expression_of, leading_to, sources_of
 from impl.gradient.custom import lost, with_gradient
+from impl.gradient.nodes import shown_value
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, Shape, UOp, note_late, toposort
 from impl.tensor.base import is_dependent, is_held, needs_gradient, note_dependent
@@ -64,7 +65,11 @@ class Expression:
 
     def note(self, leaf: UOp, dependent: bool | int, held: bool,
              parts: Sequence[Stood]) -> None:
-        """A call has filled this leaf: see `Standing`."""
+        """A call has filled this leaf: see `Standing`. That of an argument which is returned as it
+        is knows already what it was computed from.
+        """
+        if leaf.late is not None and shown_value(self.root).op is Ops.BUFFER:
+            return
         note_late(leaf, (self, held, *parts))
         leaf.arg[0].told = leaf.arg[1]
         if dependent:

@@ -491,15 +491,15 @@ class TensorBase(metaclass=Named):
         """Note what the value in memory was computed from, for gradients.
 
         If that surely depends on a parameter, the leaf itself knows it: what is computed from it
-        may live longer than this tensor. What was assigned starts anew, as a running mean does.
+        may live longer than this tensor. So do values that it held before it was assigned to.
         """
         node, leaf = self._history, self.uop
         assert node is not None
         dependent_bits[0] |= leaf.reads
         shown = nodes.shown_value(node)
-        if leaf.op is Ops.BUFFER and leaf.late is None and shown.op is not Ops.AFTER \
+        if leaf.op is Ops.BUFFER and leaf.late is None \
                 and in_memory(shown) is not (leaf if shown is not node else None) \
-                and needs_gradient(node):
+                and (mode.keeping or needs_gradient(node)):
             parts = node.op, node.dtype, node.src, node.arg, node.tag
             note_late(leaf, (_as_written, True, weakref.ref(leaf), *parts))
 
@@ -600,6 +600,10 @@ class TensorBase(metaclass=Named):
             result.requires_grad = True
         memo[id(self)] = result
         return result
+
+    def __copy__(self) -> Self:
+        """Another variable with the same value, through which gradients flow."""
+        return self.__deepcopy__({})
 
     # Dtypes and devices
 

@@ -428,14 +428,60 @@ def test_what_gradients_keep_goes_with_the_last_value() -> None:
         memory = [weakref.ref((w * number).realize().uop.arg[0]) for number in range(2, 5)]
         assert not any(buffer() for buffer in memory)  # no circle holds it
         inputs = []
-        for number in range(3):  # what is assigned starts anew
+        for number in range(3):
             x = Tensor([float(number)]).realize()
             inputs.append(weakref.ref(x.uop.arg[0]))
-            state.assign(state * 0.5 + w * x).realize()
+            state.assign(state * 0.5 + (w * x).detach()).realize()
         del x
-        assert [buffer() is None for buffer in inputs] == [True, True, False]
+        assert [buffer() is None for buffer in inputs] == [True] * 3
     finally:
         gc.enable()
+
+
+@verifies("gradient.realized.keeps+2")
+@pytest.mark.parametrize("place", ["CPU", "mesh"])
+@pytest.mark.parametrize("look", [Tensor.tolist, Tensor.realize, lambda total: None])
+def test_sums_that_are_looked_at_have_the_gradient_of_all_terms(look: Callable[[Tensor], Any],
+                                                               place: str) -> None:
+    def made(*values: float) -> Tensor:
+        tensor = Tensor(list(values))
+        return tensor.shard(("CPU:0", "CPU:1"), 0) if place == "mesh" else tensor.realize()
+
+    w = made(2.0, 3.0).requires_grad_()
+    total, mean, part = made(0.0, 0.0), made(0.0, 0.0), made(0.0, 0.0)
+    for turn in range(3):
+        total += w * w
+        mean.assign(mean * 0.5 + w * turn)
+        part[:] = part + w
+        for each in (total, mean, part):
+            look(each)
+    (total + mean + part).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [17.5, 23.5]
+    given = made(0.0, 0.0).assign(w * w)
+    look(given)
+    assert given.sum().gradient(w)[0].tolist() == [4, 6]
+    shown = w.reshape(2, 1)
+    look(shown)
+    shown = shown * w.reshape(2, 1)
+    assert shown.sum().gradient(w)[0].tolist() == [4, 6]
+
+    def function(x: Tensor) -> Tensor:
+        inner = x * 0
+        inner += x * x
+        look(inner)
+        inner += x
+        look(inner)
+        return inner.sum()
+    assert func.grad(function)(made(2.0, 3.0)).tolist() == [5, 7]
+
+
+@verifies("gradient.realized.keeps+2")
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_passes_gradients_on(copied: Callable[[Tensor], Tensor]) -> None:
+    w = Tensor([2.0, 3.0], requires_grad=True)
+    assert copied(w * w).sum().gradient(w)[0].tolist() == [4, 6]
+    other = copied(w)
+    assert other.requires_grad and other.tolist() == [2, 3]
 
 
 @verifies("gradient.realized.keeps+2")

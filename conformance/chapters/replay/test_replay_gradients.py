@@ -47,6 +47,20 @@ BODIES = [_product, _of_two, _counted, lambda x, w: x.softmax() @ w, lambda x, w
 
 
 @verifies("replay.gradient.eager")
+@pytest.mark.parametrize("body", [
+    lambda a: a.reshape(2), lambda a: a * 1.0, lambda a: (a * 1.0, a * 2)[0], lambda a: a,
+    lambda a: a.reshape(2, 1).reshape(2), lambda a: a.flip(0).flip(0)])
+def test_an_argument_that_is_returned_as_it_is(body: Callable[[Tensor], Tensor]) -> None:
+    step = TinyJit(body)
+    for _ in range(4):
+        w = Tensor([2.0, 3.0], requires_grad=True)
+        y = w * w
+        step(y)
+        assert (step(y) * w).sum().gradient(w)[0].tolist() == [12, 27]
+        assert y.sum().gradient(w)[0].tolist() == [4, 6]
+
+
+@verifies("replay.gradient.eager")
 @pytest.mark.parametrize("body", BODIES)
 def test_a_gradient_goes_through_what_a_call_returned(body: Callable[..., Tensor]) -> None:
     """By an argument, by a tensor from outside, and once more by the gradient itself."""
