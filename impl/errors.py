@@ -41,8 +41,9 @@ _ALIKE = 0.75
 
 def nearest(given: str, known: Iterable[str]) -> str:
     """The known name that looks most like the one that was given; empty if none does."""
-    found = difflib.get_close_matches(given.lower(), list(known), 1, _ALIKE)
-    return found[0] if found else ""
+    names = {name.lower(): name for name in sorted(known, reverse=True)}
+    found = difflib.get_close_matches(given.lower(), list(names), 1, _ALIKE)
+    return names[found[0]] if found else ""
 
 
 class TensorScheduleError(Exception):

@@ -27,7 +27,7 @@ def monitor() -> Monitor | None:
         from mpi4py import MPI
     except ImportError as error:
         raise DeviceError("distributed", f"mpi4py cannot be used: {error}",
-                          "pip install 'tensor-schedule[mpi]'") from None
+                          "pip install mpi4py mpich") from None
     if MPI.COMM_WORLD.Get_size() == 1:
         return None
     from impl.distributed.monitor import begin_monitor

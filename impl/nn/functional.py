@@ -4,7 +4,7 @@
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from impl.errors import name_missing, nearest
 from impl.nn.loss import ctc_loss
@@ -23,14 +23,17 @@ _MEANT = {"multi_head_attention_forward": "nn.MultiheadAttention",
           "sigmoid_focal_loss": "x.binary_cross_entropy_with_logits, with a weight"}
 
 
-def __getattr__(name: str) -> Any:
-    """The method of tensors that has this name."""
-    if name.startswith("_") or not hasattr(Tensor, name):
-        known = {one for one in (*__all__, *dir(Tensor)) if not one.startswith("_")}
-        if nearest(name, known) or name in _MEANT:
-            raise name_missing("nn.functional", name, known, _MEANT)
-        raise missing(name, (), "nn.functional")  # r[impl errors.name.missing]
-    return getattr(Tensor, name)
+# Here, and not found by `__getattr__`: a captured function that says `F.softmax` reads a name.
+for _name in dir(Tensor):
+    if not _name.startswith("_") and callable(getattr(Tensor, _name)):
+        globals().setdefault(_name, getattr(Tensor, _name))
+
+
+def __getattr__(name: str) -> NoReturn:
+    known = {one for one in (*__all__, *dir(Tensor)) if not one.startswith("_")}
+    if nearest(name, known) or name in _MEANT:
+        raise name_missing("nn.functional", name, known, _MEANT)
+    raise missing(name, (), "nn.functional")  # r[impl errors.name.missing]
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:

@@ -43,7 +43,7 @@ def package() -> ModuleType:
         import onnx.numpy_helper
     except ImportError:
         raise ArgumentError("onnx.load", "the package `onnx`, which reads the format, is missing",
-                            "pip install 'tensor-schedule[onnx]', or pip install onnx") from None
+                            "pip install onnx") from None
     return onnx
 
 

@@ -21,7 +21,7 @@ from impl.errors import ArgumentError
 
 needs_mpi = pytest.mark.skipif(
     jobs.mpiexec() is None or importlib.util.find_spec("mpi4py") is None,
-    reason="needs mpi4py and mpiexec: pip install 'tensor-schedule[mpi]'")
+    reason="needs mpi4py and mpiexec: pip install mpi4py mpich")
 
 HEAD = """
 import sys, time, os, signal

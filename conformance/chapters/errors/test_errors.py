@@ -16,7 +16,7 @@ import impl
 import impl.torch
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, dtypes, errors, func, nn, realize
-from impl.errors import NameMissingError, TensorScheduleError
+from impl.errors import NameMissingError, TensorScheduleError, nearest
 from impl.ir import Ops, UOp
 from impl.reference import Reference, ReferenceProgram
 from impl.tensor import names
@@ -249,6 +249,13 @@ def test_the_public_functions_raise_nothing_else() -> None:
                   lambda: Tensor.ones(2).to(3)):
         with pytest.raises(TensorScheduleError):
             wrong()
+
+
+@verifies("errors.name.missing")
+@pytest.mark.parametrize("given, meant", [
+    ("Rellu", "Relu"), ("MatMull", "MatMul"), ("softmx", "Softmax"), ("Zzz", "")])
+def test_the_nearest_name_is_found_in_any_case(given: str, meant: str) -> None:
+    assert nearest(given, ["Relu", "Mul", "MatMul", "Softmax"]) == meant
 
 
 @verifies("errors.name.missing")

@@ -18,6 +18,7 @@ from conformance.runner import captured, changed
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable, nn
 from impl.errors import ReplayError
+from impl.nn import functional
 from impl.tensor.autograd import GradientMode
 from impl.torch import manual_seed
 
@@ -217,6 +218,17 @@ def test_captured_functions_are_pickled_and_copied() -> None:
     twin.k = 5.0
     assert [twin.method(numbers(1)).item() for _ in range(3)] == [12] * 3
     assert holder.method(numbers(1)).item() == 4
+
+
+@verifies("replay.reads.followed", observe="replay")
+@pytest.mark.parametrize("body", [
+    lambda x: functional.softmax(x, 0), lambda x: functional.mse_loss(x, x * 2),
+    lambda x: functional.softplus(x) if x.shape[0] < 9 else functional.normalize(x)])
+def test_functions_that_are_methods_are_replayed(body: Callable[[Tensor], Tensor]) -> None:
+    step = TinyJit(body)
+    for turn in range(4):
+        assert step(numbers(turn, 1)).tolist() == body(numbers(turn, 1)).tolist()
+    assert step.replays == 2
 
 
 @verifies("replay.guard.complete", observe="replay")
