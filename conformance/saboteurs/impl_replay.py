@@ -401,13 +401,6 @@ class LostWaysAreNoWays(Edit):
     old, new = "if isinstance(custom, Lost) and custom.others:", "if False:"
 
 
-class CapturesForgetExpressions(Edit):
-    rule = "replay.gradient.eager"
-    description = "no gradient goes through what a capture had to compute before it began"
-    file = "impl/gradient/nodes.py"
-    old, new = "computed.realized in (node, None)", "computed.realized is node"
-
-
 class ResultsHoldAllCallsBefore(Edit):
     rule = "replay.gradient.eager"
     description = "a state that goes through many calls holds all values that it had"

@@ -439,8 +439,7 @@ def kept_expression(node: UOp) -> UOp:
     if node.op is Ops.BUFFER and node.arg[1] == node.arg[0].version:
         for reference in node.arg[0].nodes:
             computed: UOp | None = reference()
-            # A capture forgets that it is in memory, but not what it is.
-            if computed is not None and computed.realized in (node, None) \
+            if computed is not None and computed.realized is node \
                     and identical(shape_of(computed), shape_of(node)):
                 value = shown_value(computed)
                 if value is computed or in_memory(value) is not node:
