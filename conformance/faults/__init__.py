@@ -6,6 +6,6 @@
 Each run is a real job, started by `mpiexec`, that trains a little model and saves it after every
 step. At a random moment one of its processes is killed, stopped, made to do something else, to ask
 alone, to raise, or to end. Then every other process has to say, within the limit of time, which
-rank it was, at which step, and at which line; no value that was printed may be wrong; and the last
-complete save has to be there. `saving` is one process of four devices, killed while it saves.
+rank it was, at which collective, and at which line; no value that was printed may be wrong; and the
+last complete save has to be there. `saving` is one process of four devices, killed while it saves.
 """

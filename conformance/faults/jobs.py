@@ -124,7 +124,7 @@ def _unclear(fault: Fault, errors: list[str]) -> list[str]:
     if not errors:
         return ["no error"]
     last = errors[-1]
-    wanted = {"the rank": rf"rank {fault['rank']}\b", "the step": r"step \d+",
+    wanted = {"the rank": rf"rank {fault['rank']}\b", "the collective": r"collective \d+",
               "the line": r"program\.py:\d+"}
     return [f"{what} is not in: {last}" for what, form in wanted.items()
             if not re.search(form, last)]

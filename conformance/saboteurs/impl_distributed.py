@@ -55,7 +55,7 @@ class KeepsItsOwnSum(Copied):
 
 
 class BlamesItself(Copied):
-    rule = "distributed.late.named+2"
+    rule = "distributed.late.named+3"
     description = "the error names the rank that waits"
     file = MONITOR
     old = "who = [rank for rank in silent if rank in waiting.members] or silent"
@@ -63,7 +63,7 @@ class BlamesItself(Copied):
 
 
 class NeverLooksUp(Copied):
-    rule = "distributed.end.named"
+    rule = "distributed.end.named+2"
     description = "a process that was killed is waited for until the time is up"
     file = MONITOR
     old = "dead = [rank for rank in self.others if self._lost(rank)]"
@@ -148,7 +148,7 @@ class LosesTheOthersError(Edit):
     description = "a process goes on though another one could not write"
     file = FILES
     old = "        if text:\n"
-    new = "        if not step:\n"
+    new = "        if not purpose:\n"
 
 
 class PutsPiecesFirst(Edit):

@@ -42,7 +42,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, passed_on)
     status = program.wait()
-    if status < 0:  # r[impl distributed.end.named]
+    if status < 0:  # r[impl distributed.end.named+2]
         time.sleep(2 * (settings.get("DISTRIBUTED_SECONDS") + ROLL))  # their end is ours, too
         return 128 - status
     return status

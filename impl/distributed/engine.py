@@ -18,9 +18,9 @@ from impl.dtypes import DType, dtypes
 from impl.errors import DistributedError, user_line
 from impl.ir import Ops
 
-#: Bytes of a note: the number of the step and what it is, as a digest; then what goes with it.
+#: Bytes of a note: which collective it is, as a digest, and its number; then what goes with it.
 _DIGEST, NOTED = 16, 240
-#: Bytes of what a process says of a step, where they differ; and of what `all_gather` is given.
+#: Bytes of what a process says of a collective, where they differ; of what `all_gather` is given.
 _TOLD, _SHARED = 512, 1000
 #: MPI's own names. Its maximum does not say what becomes of NaN.
 _SUMS = {Ops.ADD: "SUM", Ops.MUL: "PROD"}
@@ -74,7 +74,7 @@ class Ranks:
         stop = _DIGEST + given.nbytes
         self.note[_DIGEST:stop] = given
         self.monitor.wait([self.comm.Iallgather(self.note, self.notes)], self.waiting)
-        self.monitor.steps[self.name] = self.count
+        self.monitor.counts[self.name] = self.count
         if self.notes[:, :_DIGEST].tobytes() != digest * len(self.members):
             raise self._differ()
         return self.notes[:, _DIGEST:stop]
@@ -82,8 +82,9 @@ class Ranks:
     def _differ(self) -> DistributedError:
         """The error for those whose notes are not those of most; all tell what they are up to."""
         told, texts = bytearray(_TOLD), np.zeros((len(self.members), _TOLD), np.uint8)
-        text = f"{self.what[:300]} at step {self.count} ({user_line()[-150:]})".encode()[:_TOLD]
-        told[:len(text)] = text
+        text = f"{self.what[:300]} at collective {self.count} ({user_line()[-150:]})"
+        mine = text.encode()[:_TOLD]
+        told[:len(mine)] = mine
         self.monitor.wait([self.comm.Iallgather(told, texts)], self.waiting)
         does = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in texts]
         digests = [bytes(note[:_DIGEST]) for note in self.notes]
@@ -96,7 +97,7 @@ class Ranks:
         # r[impl distributed.other.named]
         others = "; ".join(f"rank {self.members[place]} is about to do something else: "
                            f"{does[place]}" for place in few)
-        return self.monitor.fail(self.waiting(), f"at step {self.count} {others}. Rank "
+        return self.monitor.fail(self.waiting(), f"at collective {self.count} {others}. Rank "
                                  f"{self.members[rest]} is about to do {does[rest]}",
                                  "let all ranks run the same program")
 
@@ -161,8 +162,8 @@ class Ranks:
         self.done(self.comm.Ialltoall(given, result))
 
 
-def all_gather(step: str, given: bytes) -> list[bytes]:
-    """What all processes give, at most 1,000 bytes each, once all have come to this step.
+def all_gather(purpose: str, given: bytes) -> list[bytes]:
+    """What all processes give, at most 1,000 bytes each, once all have come with this purpose.
 
     Raises:
         DistributedError: one has not come in time, or is about to do something else.
@@ -170,7 +171,7 @@ def all_gather(step: str, given: bytes) -> list[bytes]:
     if ranks() == 1:
         return [given[:_SHARED]]
     everybody = group(tuple(range(ranks())))
-    everybody.met(step)
+    everybody.met(purpose)
     mine = np.frombuffer(given[:_SHARED].ljust(_SHARED, b"\0"), np.uint8)
     found = np.empty((ranks(), _SHARED), np.uint8)
     everybody.all(mine, found)

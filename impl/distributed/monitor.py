@@ -33,17 +33,17 @@ _yield = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a process waits for: all `members` of a group to come to, or through, a step."""
+    """What a process waits for: all `members` of a group to come to, or through, a collective."""
 
     group: str
     members: Sequence[int]
-    step: int
+    number: int
     what: str
     line: str
     verb: str = "come to"
 
     def __str__(self) -> str:
-        return f"{self.what} at step {self.step} ({self.line})"
+        return f"{self.what} at collective {self.number} ({self.line})"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Said:
     waiting: Waiting | None = None
     ended: bool = False
     error: str = ""
-    steps: dict[str, int] = field(default_factory=dict)  # how far it went in each group
+    counts: dict[str, int] = field(default_factory=dict)  # of the collectives of each group
 
 
 class Monitor:
@@ -70,7 +70,7 @@ class Monitor:
         self._coming = {rank: world.irecv(source=rank, tag=_TAG) for rank in self.others}
         self.cards: dict[int, tuple[str, int]] = {}
         self.said: dict[int, Said] = {}
-        self.steps: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
         self.failed: DistributedError | None = None
         self.error, self._answered = "", False
 
@@ -150,20 +150,20 @@ class Monitor:
     def _look(self, waiting: Waiting, late: bool) -> None:
         """Raise if what is waited for will not come."""
         self._hear()
-        for rank, said in self.said.items():  # r[impl distributed.end.named]
+        for rank, said in self.said.items():  # r[impl distributed.end.named+2]
             if said.error:
-                raise self.fail(waiting, f"rank {rank} has ended its program, so step "
-                                f"{waiting.step} ({waiting.line}) cannot be done; it said: "
+                raise self.fail(waiting, f"rank {rank} has ended its program, so collective "
+                                f"{waiting.number} ({waiting.line}) cannot be done; it said: "
                                 f"{said.error}", "see what it says itself")
             if said.ended and rank in waiting.members \
-                    and said.steps.get(waiting.group, 0) < waiting.step:
-                raise self.fail(waiting, f"rank {rank} has ended its program without step "
-                                f"{waiting.step} ({waiting.line})", _SAME)
+                    and said.counts.get(waiting.group, 0) < waiting.number:
+                raise self.fail(waiting, f"rank {rank} has ended its program without "
+                                f"collective {waiting.number} ({waiting.line})", _SAME)
         dead = [rank for rank in self.others if self._lost(rank)]
-        if dead:  # r[impl distributed.end.named]
+        if dead:  # r[impl distributed.end.named+2]
             raise self.fail(waiting, f"{_ranks(dead)} was killed or has crashed (process "
-                            f"{', '.join(str(self.cards[rank][1]) for rank in dead)}) before step "
-                            f"{waiting.step} ({waiting.line}) was done",
+                            f"{', '.join(str(self.cards[rank][1]) for rank in dead)}) before "
+                            f"collective {waiting.number} ({waiting.line}) was done",
                             "see what it said last, and whether its machine ran out of memory")
         if late or any(said.waiting for said in self.said.values()):
             self._call_the_roll(waiting)
@@ -186,19 +186,20 @@ class Monitor:
         silent = [rank for rank in self.others if rank not in self.said]
         if self._opening is not None:  # nobody can be heard before
             silent = list(self._coming) or silent
-        # r[impl distributed.late.named+2]
+        # r[impl distributed.late.named+3]
         who = [rank for rank in silent if rank in waiting.members] or silent
         if who:
             stopped = [rank for rank in who if self.state(rank) == "T"]
             raise self.fail(
-                waiting, f"{_ranks(who)} has not {waiting.verb} step {waiting.step} "
-                f"({waiting.line}) within {settings.get('DISTRIBUTED_SECONDS')} s"
+                waiting, f"{_ranks(who)} has not {waiting.verb} collective "
+                f"{waiting.number} ({waiting.line}) within {settings.get('DISTRIBUTED_SECONDS')} s"
                 + f"; {_ranks(stopped)} is stopped by a signal" * bool(stopped),
                 f"look at what it said last; {_SAME}")
         others = "; ".join(f"rank {rank} waits for {said.waiting}"
                            for rank, said in sorted(self.said.items()) if said.waiting)
-        raise self.fail(waiting, f"step {waiting.step} ({waiting.line}) was not done within "
-                        f"{settings.get('DISTRIBUTED_SECONDS')} s: {others or 'all wait'}", _SAME)
+        raise self.fail(waiting, f"collective {waiting.number} ({waiting.line}) was not done "
+                        f"within {settings.get('DISTRIBUTED_SECONDS')} s: "
+                        + (others or "all wait"), _SAME)
 
     def state(self, rank: int) -> str:
         """The state of a process of this machine, as Linux writes it; empty if it is not known."""
@@ -252,7 +253,7 @@ class Monitor:
             if time.monotonic() > deadline or any(self._lost(rank) for rank in self.cards):
                 return self._abort()
             time.sleep(0.001)
-        self._tell(Said(None, True, self.error, self.steps))
+        self._tell(Said(None, True, self.error, self.counts))
         deadline = time.monotonic() + limit + ROLL
         while True:
             self._hear()
@@ -263,7 +264,7 @@ class Monitor:
             if not left or broken and left == hanging:
                 break
             if time.monotonic() > deadline:
-                if hanging and not broken:  # r[impl distributed.late.named+2]
+                if hanging and not broken:  # r[impl distributed.late.named+3]
                     print(self.fail(waiting, f"{_ranks(hanging)} does not come to its end",
                                     "see what it said last"), file=sys.stderr)
                     broken = True

@@ -43,7 +43,7 @@ _NAMES: dict[str, DType] = {
 _DTYPES = {dtype: name for name, dtype in _NAMES.items()}
 #: What the metadata of a file say whose tensors are in parts.
 _PARTS = "tensor-schedule/parts/1"
-#: Bytes a second that every disk writes: saving may take so much longer than other steps.
+#: Bytes a second that every disk writes: saving may take so much longer than other collectives.
 _SLOW_DISK = 10_000_000
 
 Header = dict[str, Any]
@@ -205,10 +205,10 @@ def _save_parts(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, s
     # Nobody waits for ever, and the largest part may take its time.
     nbytes = sum(math.prod(entry["shape"]) * _NAMES[entry["dtype"]].itemsize
                  for entry in parts.tensors.values())
-    step = f"safe_save of {path} ({zlib.crc32(text.encode()):08x})"
+    purpose = f"safe_save of {path} ({zlib.crc32(text.encode()):08x})"
     with settings.Context(DISTRIBUTED_SECONDS=min(
             86400, settings.get("DISTRIBUTED_SECONDS") + nbytes // _SLOW_DISK)):
-        number = distributed.all_gather(step, secrets.token_hex(4).encode())[0].decode()
+        number = distributed.all_gather(purpose, secrets.token_hex(4).encode())[0].decode()
         names = [f"{path.stem}.{number}.{i + 1}-of-{count}{path.suffix}" for i in range(count)]
         kinds = {name: entry["dtype"] for name, entry in parts.tensors.items()}
 
@@ -216,13 +216,14 @@ def _save_parts(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, s
             for i in mine:
                 _write(path.with_name(names[i]), parts.of(i, own), kinds)
 
-        _all_did(step, written)
+        _all_did(purpose, written)
         metadata = {"format": _PARTS, "parts": json.dumps(names), "tensors": text,
                     "metadata": json.dumps(dict(about))}
-        _all_did(step, lambda: _commit(path, metadata, names) if not distributed.rank() else None)
+        _all_did(purpose,
+                 lambda: _commit(path, metadata, names) if not distributed.rank() else None)
 
 
-def _all_did(step: str, work: Callable[[], None]) -> None:
+def _all_did(purpose: str, work: Callable[[], None]) -> None:
     """Do something in every process; raise in all if one of them could not.
 
     Raises:
@@ -235,7 +236,7 @@ def _all_did(step: str, work: Callable[[], None]) -> None:
     except OSError as error:
         failed = error
     # r[impl distributed.save.complete]: nobody goes on before all have written
-    said = distributed.all_gather(step, str(failed or "").encode())
+    said = distributed.all_gather(purpose, str(failed or "").encode())
     if failed is not None:
         raise failed
     for rank, text in enumerate(said):

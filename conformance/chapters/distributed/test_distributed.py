@@ -94,14 +94,14 @@ def test_values_are_those_of_one_process(count: int, tmp_path: Path) -> None:
 
 
 @needs_mpi
-@verifies("distributed.late.named+2")
+@verifies("distributed.late.named+3")
 def test_who_hangs_is_named_by_all_others() -> None:
     fault, job, problems = jobs.one(7, ("stopped",))
     assert not problems, (fault, job)
 
 
 @needs_mpi
-@verifies("distributed.end.named")
+@verifies("distributed.end.named+2")
 @pytest.mark.parametrize("kind", ["killed", "ends"])
 def test_who_has_gone_is_named_by_all_others_at_once(kind: str) -> None:
     fault, job, problems = jobs.one(7, (kind,))

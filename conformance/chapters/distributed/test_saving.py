@@ -149,7 +149,7 @@ def test_an_error_of_one_process_is_one_of_all(tmp_path: Path,
     old = {"x": Tensor(X).shard(DEVICES[:2], 0)}
     nn.state.safe_save(old, path)
     monkeypatch.setattr(distributed, "all_gather",
-                        lambda step, given: [given, b"" if len(given) == 8 else b"no space left"])
+                        lambda _, given: [given, b"" if len(given) == 8 else b"no space left"])
     with pytest.raises(DistributedError, match="rank 1 could not write: no space left"):
         nn.state.safe_save({"x": Tensor(X + 1).shard(DEVICES[:2], 0)}, path)
     equal(nn.state.safe_load(path), old)
