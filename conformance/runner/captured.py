@@ -490,7 +490,7 @@ def tried(numbers: Sequence[int]) -> Tally:
 
 def known(part: str = "") -> int:
     """Play the programs that are written down; how many came out otherwise than their bodies."""
-    from conformance.chapters.replay import bodies
+    from conformance.chapters.following import bodies
     from conformance.runner import changed
     from impl import Context, TinyJit
     programs: list[tuple[str, Any, Any, str]] = [

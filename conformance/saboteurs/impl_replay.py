@@ -174,113 +174,6 @@ class TheOldFunctionIsCalled(Edit):
     old, new = "known.function != bound:", "known.function.__self__ is not instance:"
 
 
-class AttributesAreFrozen(Edit):
-    rule = "replay.guard.complete"
-    description = "attributes of objects are not compared"
-    file = "impl/replay/reads.py"
-    old, new = "        for place in places:\n", \
-        "        for place in [each for each in places if each.kind != 'attribute']:\n"
-
-
-class GlobalsAreFrozen(Edit):
-    rule = "replay.reads.followed"
-    description = "a global is read at the capture, and is no place that is compared"
-    file = "impl/replay/attributes.py"
-    old = 'held = self.reads.note("item", space, name, name)'
-    new = "held = space.get(name, MISSING)"
-
-
-class OnlyOneWayIsLookedAt(Edit):
-    rule = "replay.reads.followed"
-    description = "where two ways of a body meet, what the second one brings is not looked at"
-    file = "impl/replay/following.py"
-    first = "test_what_is_read_is_found_however_it_is_written"
-    old, new = "return [a | b for a, b in zip(first, second, strict=False)]", "return first"
-
-
-class ThingsLieAnywhere(Edit):
-    rule = "replay.reads.followed"
-    description = "the order of guards depends on where in memory lies what was found"
-    file = "impl/replay/things.py"
-    first = "test_guards_and_reasons_have_one_order"
-    old, new = "        return self.number\n", "        return id(self) // 16\n"
-
-
-class WritesAreNotRead(Edit):
-    rule = "replay.reads.followed"
-    description = "what a body writes to a place for the time of a call is not what it reads there"
-    file = "impl/replay/attributes.py"
-    first = "test_bodies_of_users_are_replayed"
-    old = "frozenset(found.get(name, ()))"
-    new = "NONE"
-
-
-class WhatWasChangedIsNotSaid(Edit):
-    rule = "replay.traced.reason"
-    description = "a function that leaves another value outside each time is captured for ever"
-    file = "impl/replay/jit.py"
-    first = "test_what_holds_another_value_after_each_call_is_named"
-    old = "self.reasons.update(dict.fromkeys(reads.changed()))"
-    new = "pass"
-
-
-class LayersAreNotMade(Edit):
-    rule = "replay.reads.followed"
-    description = "what checks the arguments of a layer is taken for the one that makes it"
-    file = "impl/replay/calls.py"
-    first = "test_bodies_of_users_are_replayed"
-    old = 'wrapped = getattr(value, "__wrapped__", None)'
-    new = "wrapped = None"
-
-
-class NamespacesAreOneObject(Edit):
-    rule = "replay.reads.followed"
-    description = "what a namespace has is no place where two of them are compared"
-    file = "impl/replay/parts.py"
-    first = "test_bodies_of_users_are_replayed"
-    old = "found |= self.elements(self.only(vars(thing.value), thing.path)) \\\n"
-    new = "found |= NONE \\\n"
-
-
-class GradientsAlwaysPass(Edit):
-    rule = "replay.guard.complete"
-    description = "a block without gradients is not noticed"
-    file = "impl/replay/following.py"
-    first = "test_whether_gradients_pass_is_compared"
-    old = 'self.reads.note("attribute", mode, "gradients", "whether gradients pass")'
-    new = "mode.gradients"
-
-
-class SeedsByAnotherName(Edit):
-    rule = "replay.reads.followed"
-    description = "random numbers begin again by a name of one's own, and a replay does not see it"
-    file = "impl/replay/calls.py"
-    first = "test_random_numbers_that_begin_again_are_not_replayed"
-    old = '("numpy.random", "impl.tensor.")'
-    new = '("numpy.random", "impl.tensor.random")'
-
-
-class ClassesAreFrozen(Edit):
-    rule = "replay.reads.followed"
-    description = "the class of an object is no place: another one may be assigned to it"
-    file = "impl/replay/noting.py"
-    old, new = "                self.class_of(value, path)\n", "                pass\n"
-
-
-class ReasonsAreForgotten(Edit):
-    rule = "replay.traced.reason"
-    description = "what nobody can follow is replayed"
-    file = "impl/replay/noting.py"
-    old, new = "self.reads.reasons[self.reason(does, remedy)] = None", "pass"
-
-
-class NobodyIsTrusted(Edit):
-    rule = "replay.trust.known"
-    description = "a function that is trusted is traced all the same"
-    file = "impl/replay/jit.py"
-    old, new = "            reads.reasons.clear()\n", "            pass\n"
-
-
 class CapturesHaveNoLimit(Edit):
     rule = "replay.entries.limit"
     description = "there is a further capture for each call that differs"
@@ -295,13 +188,6 @@ class RoomIsFoundTwice(Edit):
     file = "impl/replay/jit.py"
     first = "test_two_captures_at_once_are_no_more_than_there_may_be"
     old, new = "            if not self._is_traced():\n", "            if True:\n"
-
-
-class SizesAreNotCounted(Edit):
-    rule = "replay.sizes.value"
-    description = "a number that Python made of a size is taken for the size"
-    file = "impl/replay/noting.py"
-    old, new = "self.reads.counted |= any(", "self.reads.counted |= False and any("
 
 
 class BoundVariablesAreNodes(ImplPatch):
@@ -347,13 +233,6 @@ class CapturesInsideACapture(Edit):
     file = "impl/replay/jit.py"
     old = "if session.capturing.inlined or not mode.captures:"
     new = "if not mode.captures:"
-
-
-class ListsMayGrow(Edit):
-    rule = "replay.guard.complete"
-    description = "a list that has grown since the capture is gone through as far as it went then"
-    file = "impl/replay/reads.py"
-    old, new = "return len(now) == len(self.held) and all(", "return all("
 
 
 class ResultsStayViews(Edit):

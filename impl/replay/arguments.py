@@ -10,9 +10,9 @@ import numpy as np
 from impl import symbolic
 from impl.effects import Buffer
 from impl.errors import ReplayError, VariableError
+from impl.following.reads import MOST_BYTES
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh
-from impl.replay.reads import MOST_BYTES
 from impl.tensor import Tensor
 
 

@@ -10,12 +10,12 @@ from typing import Any
 from impl import realize, symbolic
 from impl.effects import Buffer, Effects, forget_realized, is_lost, living, living_here
 from impl.errors import VariableError, user_line
+from impl.following.pure import PLAIN
+from impl.following.reads import Reads, Reason
 from impl.gradient import expression_of
 from impl.ir import Ops, UOp, toposort
 from impl.replay.arguments import Arguments, shown, take_apart
 from impl.replay.history import SIZES, Expressions
-from impl.replay.pure import PLAIN
-from impl.replay.reads import Reads, Reason
 from impl.replay.recording import Captured, Recording
 from impl.replay.results import buffer_and_shape, mapped
 from impl.replay.states import Change, Owner, Source, own_memory

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from impl.effects import Buffer
+from impl.following.reads import Reads, Test
 from impl.ir import Ops
 from impl.realize import Mode
 from impl.replay.arguments import Arguments
 from impl.replay.history import Expressions, Stood
-from impl.replay.reads import Reads, Test
 from impl.replay.states import States
 from impl.symbolic import identical
 from impl.tensor import Tensor

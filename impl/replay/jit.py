@@ -12,10 +12,10 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from impl import realize, settings
 from impl.effects import lock
 from impl.errors import ReplayError, user_line
+from impl.following.reads import Reads, Reason
 from impl.realize import session
 from impl.replay.arguments import take_apart
 from impl.replay.capture import Capture
-from impl.replay.reads import Reads, Reason
 from impl.replay.recording import Recording
 from impl.replay.stand_ins import StandIns
 from impl.symbolic import watching
@@ -208,10 +208,10 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def _reads(self, args: Any, kwargs: Any) -> Reads:
         """What the body can read, found from its code."""
-        from impl.replay.following import Following
-        from impl.replay.instructions import step
+        from impl.following.following import Following
+        from impl.following.instructions import step
         reads = Following(step, captured_function, self.trust).run(self.function, args, kwargs)
-        if self.trust:  # r[impl replay.trust.known]
+        if self.trust:  # r[impl following.trust.known]
             reads.reasons.clear()
         return reads
 
@@ -226,7 +226,7 @@ class TinyJit(Generic[Parameters, Returned]):
         reads = self._reads(args, kwargs)
         self.reasons.update(reads.reasons)
         if reads.reasons:
-            return self._trace(args, kwargs)  # r[impl replay.traced.reason]
+            return self._trace(args, kwargs)  # r[impl following.traced.reason]
         call = StandIns(args, kwargs, given, reads)
         capture = Capture(self.name, self.function, call.arguments, call.originals, call.kept,
                           reads, self.trust)

@@ -11,12 +11,12 @@ import numpy as np
 from impl import realize
 from impl.effects import Buffer, Effects, is_lost, lock
 from impl.errors import ReplayError
+from impl.following.reads import Reason
 from impl.ir import Ops, Shape, UOp
 from impl.realize import session
 from impl.replay.arguments import take_apart
 from impl.replay.capture import Capture
 from impl.replay.jit import TinyJit, captured_function
-from impl.replay.reads import Reason
 from impl.replay.recording import Captured
 from impl.replay.results import buffer_and_shape
 from impl.replay.stand_ins import StandIns

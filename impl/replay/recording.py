@@ -11,6 +11,7 @@ from impl.collectives import Stretch
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, spoil
 from impl.errors import ReplayError
+from impl.following.reads import Reads, compiled
 from impl.ir import Ops, UOp, note_late
 from impl.places import Place
 from impl.realize import Made, Prepared, Segments
@@ -18,7 +19,6 @@ from impl.realize.prepared import Position, Segment
 from impl.replay.arguments import Arguments, aliases_of, differing, expected
 from impl.replay.guards import Found, Hold, shortcut_of
 from impl.replay.history import Expressions, Standing
-from impl.replay.reads import Reads, compiled
 from impl.replay.results import Leaf, filled, leaves_of, template_of
 from impl.replay.states import Change, Source, States
 from impl.tensor import Tensor

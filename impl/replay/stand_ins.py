@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl.effects import Buffer, leaf_of
+from impl.following.reads import Reads
 from impl.replay.arguments import Arguments, take_apart
-from impl.replay.reads import Reads
 from impl.replay.results import mapped
 from impl.replay.states import copied
 from impl.tensor import Tensor

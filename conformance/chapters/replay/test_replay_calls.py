@@ -494,7 +494,7 @@ def test_a_method_has_a_capture_for_each_object() -> None:
     assert found == [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)]
 
 
-@verifies("replay.trust.known", observe="replay")
+@verifies("following.trust.known", observe="replay")
 def test_python_runs_twice_only() -> None:
     calls = []
 

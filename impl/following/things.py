@@ -6,11 +6,11 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from impl.ir import UOp
-from impl.replay import pure
-from impl.replay.reads import (
+from impl.following import pure
+from impl.following.reads import (
     MISSING,
 )
+from impl.ir import UOp
 from impl.tensor import Tensor
 
 

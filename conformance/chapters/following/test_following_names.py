@@ -103,7 +103,7 @@ def test_rebinding_is_done_at_each_call(body: Callable[[Model, Tensor], Tensor])
 
 
 @verifies("replay.guard.complete", observe="replay")
-@verifies("replay.traced.reason", observe="replay")
+@verifies("following.traced.reason", observe="replay")
 def test_rebinding_a_slot_a_global_and_a_cell() -> None:
     slotted, cell = Slotted(), numbers(1)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from impl.replay.following import Following
-from impl.replay.things import NONE, NOTHING, SIZES, Created, Entered, Outside, Value
-from impl.replay.versions import LAYOUT, VERSIONS
+from impl.following.following import Following
+from impl.following.things import NONE, NOTHING, SIZES, Created, Entered, Outside, Value
+from impl.following.versions import LAYOUT, VERSIONS
 from impl.tensor import Tensor
 
 Stack = list[Value]

@@ -1,7 +1,7 @@
 """What a function reads besides its arguments: places, each with what it held at the capture.
 
 A place is a name of a module, a cell of a closure, an attribute, an item. Where all places hold
-what they held, a run of the body does what it did. Chapter: spec/replay.md.
+what they held, a run of the body does what it did. Chapter: spec/following.md.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from impl.replay.pure import CONTAINERS, PLAIN
+from impl.following.pure import CONTAINERS, PLAIN
 from impl.tensor import Tensor
 
 #: Arrays are compared by content up to this size in bytes.

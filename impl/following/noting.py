@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from impl import symbolic
-from impl.ir import UOp
-from impl.replay import pure
-from impl.replay.reads import (
+from impl.following import pure
+from impl.following.reads import (
     MOST_BYTES,
     Reads,
     Reason,
 )
-from impl.replay.things import (
+from impl.following.things import (
     NONE,
     NOTHING,
     SIZES,
@@ -25,6 +24,7 @@ from impl.replay.things import (
     SizeOutcome,
     Value,
 )
+from impl.ir import UOp
 from impl.tensor import Tensor
 
 

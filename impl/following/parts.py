@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from impl.replay import pure
-from impl.replay.attributes import Attributes
-from impl.replay.reads import (
+from impl.following import pure
+from impl.following.attributes import Attributes
+from impl.following.reads import (
     MISSING,
     is_container,
 )
-from impl.replay.things import (
+from impl.following.things import (
     NONE,
     NOTHING,
     SHOWING,

@@ -15,9 +15,9 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit
-from impl.replay import instructions, versions
-from impl.replay.following import Following
-from impl.replay.things import Entered
+from impl.following import instructions, versions
+from impl.following.following import Following
+from impl.following.things import Entered
 
 factor, flag, many = 2.0, True, [1.0, 2.0, 3.0]
 
@@ -152,7 +152,7 @@ BODIES: tuple[Callable[[Any], Any], ...] = (
     matched, nothing, below.times)
 
 
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 @verifies("replay.guard.complete", observe="replay")
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: str(body.__name__))
 def test_what_is_read_is_found_however_it_is_written(
@@ -183,7 +183,7 @@ def functions(code: types.CodeType) -> Iterator[types.CodeType]:
 UNCOUNTED = ("PRECALL", "CALL") if sys.version_info < (3, 12) else ()
 
 
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 def test_an_instruction_takes_and_leaves_as_many_things_as_python_says(
         monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[Any] = []
@@ -215,7 +215,7 @@ def test_an_instruction_takes_and_leaves_as_many_things_as_python_says(
     assert not wrong and len(seen) > 50, wrong
 
 
-@verifies("replay.traced.reason", observe="replay")
+@verifies("following.traced.reason", observe="replay")
 def test_in_a_version_that_is_not_known_functions_are_traced(
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "LAYOUT", None)

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl.errors import is_library
-from impl.replay import pure
-from impl.replay.parts import Parts
-from impl.replay.reads import (
+from impl.following import pure
+from impl.following.parts import Parts
+from impl.following.reads import (
     MISSING,
     is_container,
 )
-from impl.replay.things import (
+from impl.following.things import (
     FORMATS,
     NONE,
     NOTHING,

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl.errors import is_library
-from impl.ir import UOp
-from impl.replay import pure
-from impl.replay.noting import Notes
-from impl.replay.reads import (
+from impl.following import pure
+from impl.following.noting import Notes
+from impl.following.reads import (
     MISSING,
     is_container,
 )
-from impl.replay.things import (
+from impl.following.things import (
     FORMATS,
     NONE,
     NOTHING,
@@ -29,6 +28,7 @@ from impl.replay.things import (
     Value,
     found_in,
 )
+from impl.ir import UOp
 from impl.tensor import Tensor
 
 #: The attributes that containers of Python, and what goes through them, have.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.chapters.replay import bodies
+from conformance.chapters.following import bodies
 from conformance.runner import captured, changed
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable, nn
@@ -28,7 +28,7 @@ def numbers(*values: float) -> Tensor:
 
 
 @verifies("replay.guard.complete", observe="replay")
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 def test_random_functions_show_what_their_bodies_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample; the whole is `python -m conformance.runner.captured`."""
     monkeypatch.setattr(captured.gc, "freeze", lambda: None)
@@ -42,7 +42,7 @@ def test_random_functions_show_what_their_bodies_show(monkeypatch: pytest.Monkey
     word in each.name for word in ("replaced", "adds", "carries", "generator", "import inside",
                                    "partial", "told", "of an error", "__getattr__"))], ids=str)
 @verifies("replay.guard.complete", observe="replay")
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 def test_hidden_changes_are_seen(program: changed.Changed) -> None:
     """A sample; the whole is `python -m conformance.runner.captured --known`."""
     with Context(DEVICE="REFERENCE"):
@@ -54,7 +54,7 @@ def test_hidden_changes_are_seen(program: changed.Changed) -> None:
                                   "decorated", "flags", "managed", "smoothed", "collected",
                                   "layers_made_inside", "eval_and_back", "put_back", "namespaces"])
 @verifies("replay.guard.complete", observe="replay")
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 def test_bodies_of_users_are_replayed(name: str) -> None:
     """A sample; the whole is `python -m conformance.runner.captured --known`."""
     make = getattr(bodies, name)
@@ -90,7 +90,7 @@ def default(x: Tensor, by: float = 2.0, *, more: float = 1.0) -> Tensor:
 
 
 @verifies("replay.guard.complete", observe="replay")
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 def test_methods_partials_defaults_and_closures() -> None:
     holder = Holder()
     assert [holder.method(numbers(1)).item() for _ in range(4)] == [4] * 4
@@ -143,7 +143,7 @@ def test_training_optimisers_and_gradients() -> None:
     assert results[0] == results[1]
 
 
-@verifies("replay.traced.reason", observe="replay")
+@verifies("following.traced.reason", observe="replay")
 def test_what_cannot_be_followed_is_named_with_its_line() -> None:
     table, which = {"a": 1.0}, numbers(1)
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_followed_is_named_with_its_line() -> None:
         assert "instead:" in step.explain()
 
 
-@verifies("replay.traced.reason", observe="replay")
+@verifies("following.traced.reason", observe="replay")
 def test_what_holds_another_value_after_each_call_is_named() -> None:
     counter = types.SimpleNamespace(steps=0, mode="a")
 
@@ -220,7 +220,7 @@ def test_captured_functions_are_pickled_and_copied() -> None:
     assert holder.method(numbers(1)).item() == 4
 
 
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 @pytest.mark.parametrize("body", [
     lambda x: functional.softmax(x, 0), lambda x: functional.mse_loss(x, x * 2),
     lambda x: functional.softplus(x) if x.shape[0] < 9 else functional.normalize(x)])
@@ -385,7 +385,7 @@ _STATES = [
 
 
 @verifies("replay.guard.complete", observe="replay")
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 def test_what_python_can_read_and_change() -> None:
     replayed = 0
     with Context(DEVICE="REFERENCE"), np.printoptions():
@@ -403,7 +403,7 @@ def test_what_python_can_read_and_change() -> None:
     assert replayed > 40
 
 
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 @pytest.mark.parametrize("seed", [Tensor.manual_seed, lambda n: manual_seed(n)],
                          ids=["itself", "by another name"])
 def test_random_numbers_that_begin_again_are_not_replayed(seed: Callable[[int], None]) -> None:
@@ -432,7 +432,7 @@ def test_whether_gradients_pass_is_compared() -> None:
         assert slope(x).tolist() == [3.0, 4.0]
 
 
-@verifies("replay.reads.followed")
+@verifies("following.reads.places")
 def test_a_model_of_layers_is_replayed_until_a_layer_is_another_one() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
     captured = TinyJit(lambda x: model(x))
@@ -445,7 +445,7 @@ def test_a_model_of_layers_is_replayed_until_a_layer_is_another_one() -> None:
     assert "not replayed" not in told and "used 3 times" in told
 
 
-@verifies("replay.reads.followed", observe="replay")
+@verifies("following.reads.places", observe="replay")
 def test_guards_and_reasons_have_one_order() -> None:
     """Wherever in memory lies what is found: so another process tells the same."""
     first, second, third = (types.SimpleNamespace(scale=n, shift=n) for n in range(3))

@@ -3,7 +3,7 @@
 Nothing is run. Each instruction moves *things* from place to place: a thing is an object that was
 there before the call, or stands for those that the call makes at one line. Both ways of a branch
 are followed, and a loop once for all of its turns, so what is found is all that any call can read
-until one of these places holds something else. Chapter: spec/replay.md.
+until one of these places holds something else. Chapter: spec/following.md.
 """
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from impl.replay import pure, versions
-from impl.replay.calls import Calls
-from impl.replay.reads import (
+from impl.following import pure, versions
+from impl.following.calls import Calls
+from impl.following.reads import (
     Reads,
     is_container,
 )
-from impl.replay.things import (
+from impl.following.things import (
     NOTHING,
     Bound,
     Created,
@@ -62,7 +62,7 @@ class Following(Calls):
         self.changed = True
         while self.changed and (self.trust or not self.reads.reasons):
             self.changed = False
-            try:  # r[impl replay.reads.followed]
+            try:  # r[impl following.reads.places]
                 self.call(self.wrap(function, name), given, named)
                 for frame in reversed(list(self.frames.values())):  # those that are called first
                     self.interpret(frame)
@@ -109,7 +109,7 @@ class Following(Calls):
         That is seen in the capture (see `Reads.written`). Reads of the place give what it held, or
         what is written.
         """
-        # r[impl replay.reads.followed]
+        # r[impl following.reads.places]
         held = self.reads.note(kind, owner, key, path)
         if not pure.is_plain(held) or not all(
                 isinstance(each, Outcome) or isinstance(each, Outside)

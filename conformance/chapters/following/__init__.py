@@ -1,0 +1,1 @@
+"""Tests of this implementation. Chapter: spec/following.md."""
