@@ -24,7 +24,7 @@ import numpy as np
 
 from impl.dtypes import DType
 from impl.errors import GraphError, ShapeError, TraceError
-from impl.ir import Ops, Shape, UOp, in_memory, intern, living_nodes, note_realized, toposort
+from impl.ir import Ops, Shape, UOp, in_memory, leaf_node, living_nodes, note_realized, toposort
 from impl.places import ANYWHERE, Place
 from impl.symbolic import is_number, plain
 
@@ -45,7 +45,7 @@ class Buffer:
     """
 
     __slots__ = ("number", "bit", "device", "dtype", "size", "host", "memory", "version", "nodes",
-                 "spoiled", "told", "wanted", "shardings", "__weakref__")
+                 "spoiled", "told", "wanted", "shardings", "leaves", "__weakref__")
 
     def __init__(self, device: Place, dtype: DType, size: int,
                  host: np.ndarray | None = None) -> None:
@@ -58,6 +58,7 @@ class Buffer:
         self.wanted = False  # whether a tensor that requires a gradient lies here, or did
         self.told = -1  # the version that a replay wrote, and whose leaf tells its expression
         self.nodes: Sequence[weakref.ref[UOp]] = ()
+        self.leaves: Sequence[weakref.ref[UOp]] = ()  # those that name this buffer
         #: On a mesh: how a value of each shape that is seen here lies there.
         self.shardings: dict[Shape, Any] = _NO_SHARDINGS
 
@@ -68,8 +69,7 @@ class Buffer:
 
     def leaf(self, shape: Shape) -> UOp:
         """The node that denotes the present content, seen with this shape."""
-        arg = self, self.version, shape
-        return intern((_BUFFER, self.dtype, (), arg, None), arg)
+        return leaf_node(self.dtype, (self, self.version, shape))
 
     def alike(self, size: int | None = None) -> Buffer:
         """A new buffer of the same form, of another size perhaps."""
@@ -329,37 +329,33 @@ class Holder(Protocol):
 
 
 class _Live(weakref.ref[Any]):
-    __slots__ = ("key", "thread")
-    key: int
-    thread: int
+    """A weak reference that is equal to no other one: tensors are compared by their elements."""
+
+    __slots__ = ()
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
 
-_live: dict[int, _Live] = {}
-_this_thread = threading.get_ident
-
-
-def _died(reference: _Live) -> None:
-    _live.pop(reference.key, None)
+#: The living tensors, each with the thread that made it.
+_live: dict[_Live, int] = {}
+_died, _this_thread = _live.pop, threading.get_ident
 
 
 def register(holder: Holder) -> None:
     """Note a living tensor: its value is observable until it dies."""
-    reference = _Live(holder, _died)
-    reference.key = key = id(holder)
-    reference.thread = _this_thread()
-    _live[key] = reference
+    _live[_Live(holder, _died)] = _this_thread()  # r[impl effects.rescue.dead]
 
 
 def living() -> list[Holder]:
     """All living tensors, oldest first."""
     # r[impl effects.rescue.dead]
-    return [h for h in [r() for r in list(_live.values())] if h is not None]
+    return [h for h in [r() for r in list(_live)] if h is not None]
 
 
 def living_here() -> set[int]:
     """The identities of the living tensors that this thread made."""
     here = threading.get_ident()
-    return {r.key for r in list(_live.values()) if r.thread == here}
+    return {id(h) for h in [r() for r, made_in in list(_live.items()) if made_in == here]
+            if h is not None}
 
 
 def write(base: UOp, view: UOp, value: UOp) -> UOp:

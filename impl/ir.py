@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import threading
 import weakref
 
 # As `weakref.WeakValueDictionary` has it.
@@ -176,7 +177,7 @@ class KernelInfo:
     lanes: int = 1
 
 
-_new = object.__new__
+_new, _weak = object.__new__, weakref.ref
 _interned: dict[tuple[Any, ...], _Reference] = {}
 
 
@@ -439,22 +440,53 @@ def intern(key: tuple[Any, ...], arg: Any) -> UOp:
     draft.op, draft.arg = op, arg
     draft.origin = draft.realized = draft.bounds = draft.late = None
     if op is _BUFFER:
-        draft.shape, draft.reads = arg[2], arg[0].bit
-    elif op is _CONST and draft.dtype.kind == "f" and len(key) == 5:
+        return leaf_node(draft.dtype, arg)  # made otherwise than by `Buffer.leaf`
+    if op is _CONST and draft.dtype.kind == "f" and len(key) == 5:
         return _floating(draft.dtype, arg, draft.tag)  # made otherwise than by `UOp.const`
-    else:
-        rule = _shape_rules.get(op)
-        draft.shape = None if rule is None else rule(draft.src, arg)
-        reads = 0
-        for source in draft.src:
-            reads |= source.reads
-        draft.reads = reads
+    rule = _shape_rules.get(op)
+    draft.shape = None if rule is None else rule(draft.src, arg)
+    reads = 0
+    for source in draft.src:
+        reads |= source.reads
+    draft.reads = reads
     draft.__class__ = UOp  # from now on nobody sets a part of it
     node: UOp = draft
     reference = _Reference(node, _forget)
     reference.key = key
     known = _interned.setdefault(key, reference)  # in one step: no lock is needed
     return node if known is reference else _first(key, node, reference)
+
+
+def leaf_node(dtype: DType, arg: tuple[Any, int, Shape]) -> UOp:
+    """The node of a buffer's content: of which one, in which version, seen with which shape.
+
+    Its buffer knows it, not the table: every result has a leaf, which is found only from there.
+    """
+    buffer, _, shape = arg
+    if buffer.leaves:
+        return _another_leaf(dtype, arg)
+    draft: Any = _new(_Draft)
+    draft.op, draft.dtype, draft.src, draft.arg, draft.tag = _BUFFER, dtype, (), arg, None
+    draft.origin = draft.realized = draft.bounds = draft.late = None
+    draft.shape, draft.reads = shape, buffer.bit
+    draft.__class__ = UOp
+    node: UOp = draft
+    buffer.leaves = (_weak(node),)  # whoever makes a buffer makes its first leaf: no lock is needed
+    return node
+
+
+def _another_leaf(dtype: DType, arg: tuple[Any, int, Shape]) -> UOp:
+    """The leaf of a buffer that had one before: if that is alive, perhaps the same."""
+    with _naming:
+        alive = [node for node in [each() for each in arg[0].leaves] if node is not None]
+        for node in alive:
+            # r[impl ir.identity.one]: a bound variable equals a number, and is no number.
+            if node.arg == arg and hash(node.arg) == hash(arg) and node.dtype is dtype:
+                return node
+        arg[0].leaves = ()
+        found = leaf_node(dtype, arg)
+        arg[0].leaves = (*arg[0].leaves, *map(_weak, alive))
+        return found
 
 
 def _first(key: tuple[Any, ...], node: UOp, reference: _Reference) -> UOp:
@@ -474,13 +506,16 @@ def free_after_fork(lock: Any) -> Any:
     return lock
 
 
+_naming = free_after_fork(threading.RLock())
+
+
 def interned_count() -> int:
-    """How many nodes are alive."""
+    """How many nodes are alive, without leaves."""
     return len(_interned)
 
 
 def living_nodes() -> list[UOp]:
-    """All nodes that are alive."""
+    """All nodes that are alive, without leaves."""
     return [node for node in [each() for each in list(_interned.values())] if node is not None]
 
 

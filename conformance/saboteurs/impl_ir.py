@@ -28,6 +28,22 @@ class SuccessorsForgotten(Edit):
     old, new = "_remove_dead(_interned, reference.key)", "_interned.pop(reference.key, None)"
 
 
+class EachLeafIsAnother(Edit):
+    rule = "ir.identity.one"
+    description = "what is in memory has another node each time that it is named"
+    first = "test_leaves_of_a_buffer"
+    file = "impl/ir.py"
+    old, new = "    if buffer.leaves:\n", "    if not buffer:\n"
+
+
+class LeavesOfVariablesAreThoseOfNumbers(Edit):
+    rule = "ir.identity.one"
+    description = "a leaf whose size is a bound variable is that whose size is its value"
+    first = "test_leaves_of_a_buffer"
+    file = "impl/ir.py"
+    old, new = " and hash(node.arg) == hash(arg)", ""
+
+
 class PartsCanBeSet(ImplPatch):
     rule = "ir.node.immutable"
     description = "a part of a node can be set, whoever else has the node"
@@ -50,8 +66,8 @@ class TaggedNumbersLoseTheirSign(Edit):
     description = "a number that is made by `replace` is looked up as Python compares numbers"
     first = "test_numbers_that_are_made_from_others"
     file = "impl/ir.py"
-    old = 'elif op is _CONST and draft.dtype.kind == "f" and len(key) == 5:'
-    new = 'elif op is _CONST and draft.dtype.kind == "f" and len(key) == 4:'
+    old = 'if op is _CONST and draft.dtype.kind == "f" and len(key) == 5:'
+    new = 'if op is _CONST and draft.dtype.kind == "f" and len(key) == 4:'
 
 
 class PickledNumbersLoseTheirTag(Edit):

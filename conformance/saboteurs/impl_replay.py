@@ -16,10 +16,27 @@ class OutputsStayWhereTheyWere(OutputsAreShared):
 
 
 class ResultsTakeTurns(Edit):
-    rule = "replay.output.again+2"
+    rule = "replay.output.again+3"
     description = "a replay holds the memory of the results before until it has made the new ones"
+    first = "test_an_output_has_the_memory_of_the_one_before"
     file = "impl/realize/prepared.py"
-    old, new = "for number in self.large:\n", "for number in self.large[:0]:\n"
+    old, new = "if memory is None:\n            return", "if memory or 1:\n            return"
+
+
+class ResultsAreWrittenAgain(Edit):
+    rule = "replay.outputs.distinct"
+    description = "a replay writes its result where the last one is, whoever holds it"
+    first = "test_what_is_held_in_any_way_stays"
+    file = "impl/realize/prepared.py"
+    old, new = "alone = getrefcount(memory) == holds + 2", "alone = holds > 0"
+
+
+class PartsOfMeshesAreNotHeld(Edit):
+    rule = "replay.output.again+3"
+    description = "a result on a mesh is written again while a part of it is held"
+    first = "test_memory_of_which_a_part_is_held_is_not_unused"
+    file = "impl/realize/prepared.py"
+    old, new = "whole = memory.members[0] is memory", "whole = True"
 
 
 class WhatSharesMemoryStaysTogether(ImplPatch):

@@ -128,7 +128,7 @@ class OutputsAreShared(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         def run(recording: Any, arguments: Any, *given: Any) -> Any:
-            recording.prepared.made = recording.launch.large = ()
+            recording.prepared.made = ()
             recording.fresh = type(recording.fresh)()
             return original(recording, arguments, *given)
         return run

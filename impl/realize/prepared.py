@@ -9,6 +9,7 @@ what is made, everything is put in its place, and the kernels run. Chapter: spec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import NamedTuple, Protocol
 
 from impl.device import Device, DeviceBackend, Memory, Program
@@ -40,6 +41,12 @@ class Made(NamedTuple):
 class Launch(Protocol):
     """Kernels on the memories of a call: first its arguments, then its new buffers."""
 
+    @property
+    def unused(self) -> Callable[[int, int], Memory | None] | None:
+        """Gives the memory of the last call for a new buffer, by its place and bytes, if nobody
+        has that any more; None where no memory is kept.
+        """
+
     def run(self, memories: Sequence[Memory]) -> None:
         """Run all kernels."""
 
@@ -48,6 +55,7 @@ class OneKernel:
     """A kernel that gets the memories of a call in the order of its arguments, and keeps none."""
 
     __slots__ = ("call", "places")
+    unused = None
 
     def __init__(self, program: Program, places: Sequence[int]) -> None:
         self.call, self.places = program.__call__, places
@@ -58,7 +66,10 @@ class OneKernel:
 
 
 class Segment(Protocol):
-    """A part of a call that runs at one go: a table of launches, or a copy."""
+    """A part of a call that runs at one go: a table of launches, or a copy.
+
+    It refers to a memory as often from one run to the next, until it gets another one.
+    """
 
     def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
         """Put memory in a place."""
@@ -102,42 +113,52 @@ Position = tuple[Segment, int, int]
 class Segments:
     """Segments that hold their memories: what is the same in the next call stays where it is.
 
-    `places[number]` are those of the memory with that number; `large` are the numbers of results
-    that are let go before the next ones are made.
+    `places[number]` are those of the memory with that number, `holds[number]` the references to it
+    that are the segments' own (0: not known).
     """
 
-    __slots__ = ("segments", "places", "placed", "large")
+    __slots__ = ("segments", "places", "placed", "holds")
 
-    def __init__(self, segments: Sequence[Segment], places: Sequence[Sequence[Position]],
-                 large: Sequence[int] = ()) -> None:
-        self.segments, self.places, self.large = segments, places, large
+    def __init__(self, segments: Sequence[Segment], places: Sequence[Sequence[Position]]) -> None:
+        self.segments, self.places = segments, places
         self.placed: list[Memory | None] = [None] * len(places)
+        self.holds = [0] * len(places)
 
-    def let_go(self) -> None:
-        """Forget large results of the call before: if nobody else holds them, their memory is free,
-        and what is in the caches of it is written again.
+    def unused(self, number: int, nbytes: int) -> Memory | None:
+        """The memory of the last call with this number, if nobody but the segments holds it.
+
+        It is written again: it is still in the caches. Otherwise it is let go of first.
         """
-        # r[impl replay.output.again+2]
-        for number in self.large:
+        # r[impl replay.output.again+3]
+        memory, holds = self.placed[number], self.holds[number]
+        if memory is None:
+            return None
+        alone = getrefcount(memory) == holds + 2  # here, and where references are counted
+        if alone and memory.nbytes == nbytes:
+            return memory
+        if alone or not holds:
             self.placed[number] = None
             for segment, launch, argument in self.places[number]:
                 segment.forget(launch, argument)
+        return None
 
     def put(self, number: int, memory: Memory) -> None:
         """Put a memory in its places, if another one is there."""
         if self.placed[number] is not memory:
+            before = getrefcount(memory)
             self.placed[number] = memory
             for segment, launch, argument in self.places[number]:
                 segment.set_memory(launch, argument, memory)
+            # That of a mesh has parts, which others may hold.
+            whole = memory.members[0] is memory
+            self.holds[number] = getrefcount(memory) - before if whole else 0
 
     def run(self, memories: Sequence[Memory]) -> None:
         """Put the first memories in their places, and run all segments."""
         placed = self.placed
         for number, memory in enumerate(memories):
-            if placed[number] is not memory:
-                placed[number] = memory
-                for segment, launch, argument in self.places[number]:
-                    segment.set_memory(launch, argument, memory)
+            if placed[number] is not memory:  # as `put` asks, too: most are there
+                self.put(number, memory)
         for segment in self.segments:
             segment.run()
 
@@ -157,13 +178,14 @@ class Prepared:
         `made` says what these are, where that depends on the call. `ready` is told of them when all
         memory is there and no kernel runs yet.
         """
-        memories, filled = [], []
+        memories, filled, unused = [], [], self.launch.unused
         for buffer in buffers:
             memories.append(buffer.memory or ensure_memory(buffer))
         for device, dtype, size, nbytes, backend, like in self.made if made is None else made:
             # r[impl replay.output.fresh, replay.outputs.distinct]
             buffer = Buffer(device, dtype, size) if like is None else like.alike(size)
-            buffer.memory = memory = backend.allocate(nbytes)  # r[impl realize.failure.left]
+            buffer.memory = memory = unused and unused(len(memories), nbytes) \
+                or backend.allocate(nbytes)  # r[impl realize.failure.left]
             memories.append(memory)
             filled.append(buffer)
         if ready is not None:

@@ -26,8 +26,6 @@ from impl.tensor.base import note_dependent, realize_unasked
 from impl.tensor.random import generator
 
 _RANDOM_KEY = "the key of the random numbers"
-#: Results of fewer bytes leave room for others in the caches, and are not looked after.
-_LARGE = 1 << 16
 
 
 @dataclass
@@ -123,8 +121,7 @@ class Recording:
                         slots = run.plan.kernels[item.metadata["kernel"]].slots
                         launches.append((item, [binds[slot] for slot in slots]))
         self._close(launches)
-        large = [self.number[b] for b in self.fresh if b.nbytes >= _LARGE]
-        self.launch = Segments(self.segments, self.places, large)
+        self.launch = Segments(self.segments, self.places)
         self.prepared = Prepared([Made.again(b, b.size) for b in self.fresh], self.launch)
 
     def _close(self, launches: list[tuple[realize.ExecItem, list[UOp]]]) -> None:
@@ -203,7 +200,6 @@ class Recording:
             begun = True
 
         start = generator.counter
-        self.launch.let_go()
         made = [Made.again(b, self._size(b, arguments)) for b in self.fresh] if self.sizes else None
         try:
             outputs = self.prepared.run([now[b] for b, _ in self.given], made, ready)
@@ -239,8 +235,6 @@ class Recording:
         """Replay a call in which the guards hold: nothing is left but to launch it."""
         given, dependent, standing = found
         self.shortcuts += 1
-        if self.launch.large:
-            self.launch.let_go()
         outputs = self.prepared.run(given)
         result = self.result
         if result.__class__ is Leaf and len(outputs) == 1:  # most often

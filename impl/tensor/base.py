@@ -387,8 +387,7 @@ class TensorBase(metaclass=Named):
         # r[impl tensor.item.format]
         return format(self.item(), specification) if specification else str(self)
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__  # not by what `==` compares
 
     def _axis(self, axis: int, operation: str, extra: int = 0) -> int:
         """The axis counted from the front; `extra` more are allowed."""

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, ir
+from impl import Tensor, Variable, ir
 from impl.dtypes import DType, dtypes
+from impl.effects import Buffer
 from impl.errors import GraphError, ImmutableError
 from impl.ir import (
     FLOAT_ONLY,
@@ -27,6 +28,7 @@ from impl.ir import (
     new_range,
     toposort,
 )
+from impl.places import Place
 from impl.rewrite import LEVELS, verify
 
 
@@ -88,6 +90,23 @@ def test_threads_get_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(iota, [987654321] * 4))
     assert len({id(node) for node in made}) == 1
+
+
+@verifies("ir.identity.one")
+def test_leaves_of_a_buffer() -> None:
+    buffer = Buffer(Place("CPU"), dtypes.int32, 6)
+    size = Variable("size", 1, 9).bind(6)
+    shapes: list[Any] = [(6,), (2, 3), (size,), (3, 2)]
+    leaves = [buffer.leaf(shape) for shape in shapes]
+    assert len({*leaves}) == 4
+    assert [buffer.leaf(shape) for shape in shapes] == leaves
+    assert UOp(Ops.BUFFER, dtypes.int32, (), (buffer, 0, (2, 3))) is leaves[1]
+    del leaves[1]
+    buffer.version += 1
+    assert buffer.leaf((6,)) is not leaves[0]
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: buffer.leaf((2, 3)), range(64)))
+    assert len({*made}) == 1
 
 
 @verifies("ir.identity.one")

@@ -10,6 +10,10 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, run_schedule
+from impl.device import Device, Memory
+from impl.multi import Mesh
+from impl.places import Place
+from impl.realize.prepared import Segments
 
 TURNS = 6
 
@@ -62,15 +66,16 @@ def test_values_results_and_counts() -> None:
         assert found["all"][1].item() == turn + 1 + 6 and found["n"] == 3
 
 
-@verifies("replay.output.again+2")
+@verifies("replay.output.again+3")
+@pytest.mark.parametrize("size", [3, 1 << 16])
 @pytest.mark.parametrize("short", [True, False])
-def test_a_large_output_has_the_memory_of_the_one_before(short: bool) -> None:
+def test_an_output_has_the_memory_of_the_one_before(short: bool, size: int) -> None:
     def memory(tensor: Tensor) -> int:
         found = tensor.uop.arg[0].memory
         assert found is not None
         return found.address
 
-    x = Tensor(np.arange(1 << 16, dtype=np.float32)).realize()
+    x = Tensor(np.arange(size, dtype=np.float32)).realize()
     step = warm(lambda x: x * 2, x)
     seen = set()
     for _ in range(TURNS):
@@ -80,6 +85,43 @@ def test_a_large_output_has_the_memory_of_the_one_before(short: bool) -> None:
     assert len(seen) == 1
     one, two = step(x), step(x)  # and another one while it is held
     assert memory(one) != memory(two) and one.tolist() == two.tolist()
+
+
+@verifies("replay.outputs.distinct", observe="replay")
+@pytest.mark.parametrize("hold", [
+    lambda result: result, lambda result: result[1:].realize(), lambda result: result.numpy(),
+    np.from_dlpack, lambda result: result.detach(), lambda result: result.uop,
+    lambda result: result.data, lambda result: result + 0])
+@pytest.mark.parametrize("short", [True, False])
+def test_what_is_held_in_any_way_stays(hold: Callable[[Tensor], Any], short: bool) -> None:
+    def content(held: Any) -> Any:
+        held = Tensor(held) if type(held).__name__ == "UOp" else held
+        return held.tolist()
+
+    step = warm(lambda x: x * 2, numbers(0, 0, 0))
+    held = []
+    for turn in range(TURNS):
+        if not short:
+            without_shortcuts(step)
+        held.append(hold(step(numbers(turn, turn, turn))))
+    for turn, each in enumerate(held):
+        assert {*content(each)} == {2 * turn}
+
+
+@verifies("replay.output.again+3")
+@pytest.mark.parametrize("place", ["CPU", Mesh(("CPU:0", "CPU:1"))])
+def test_memory_of_which_a_part_is_held_is_not_unused(place: Place) -> None:
+    memory: Memory | None = Device[place].allocate(64)
+    assert memory is not None
+    launch = Segments([], [[]])
+    launch.put(0, memory)
+    held: Any = memory
+    assert launch.unused(0, 64) is None
+    held = memory.members[-1].part(0, 4)
+    memory = None
+    assert launch.unused(0, 64) is None and launch.placed[0] is None or place == "CPU"
+    del held
+    assert (launch.unused(0, 64) is not None) is (place == "CPU")
 
 
 @verifies("replay.shortcut.same+3", observe="replay")
