@@ -55,6 +55,14 @@ class Ranks:
         group = world.Get_group().Incl(self.members)
         return self.monitor.call(lambda: world.Create_group(group), self.waiting)
 
+    @functools.cached_property
+    def noting(self) -> Any:
+        """What sends the notes, begun anew for each collective; None where MPI is older than 4."""
+        comm = self.comm
+        if self.monitor.mpi.VERSION < 4:
+            return None
+        return self.monitor.call(lambda: comm.Allgather_init(self.note, self.notes), self.waiting)
+
     def waiting(self, verb: str = "come to") -> Waiting:
         """What this process waits for; made when somebody asks, as most waits are short."""
         return Waiting(self.name, self.members, self.count, self.what, user_line(), verb)
@@ -70,10 +78,14 @@ class Ranks:
             raise self.monitor.failed
         self.count, self.what = self.count + 1, what
         digest = _digest(what) + self.count.to_bytes(8, "little")
-        self.note[:_DIGEST] = bytearray(digest)
         stop = _DIGEST + given.nbytes
-        self.note[_DIGEST:stop] = given
-        self.monitor.wait([self.comm.Iallgather(self.note, self.notes)], self.waiting)
+        self.note.data[:stop] = digest + given.tobytes()
+        request = self.noting
+        if request is None:
+            request = self.comm.Iallgather(self.note, self.notes)
+        else:
+            request.Start()
+        self.monitor.wait([request], self.waiting)
         self.monitor.counts[self.name] = self.count
         if self.notes[:, :_DIGEST].tobytes() != digest * len(self.members):
             raise self._differ()
