@@ -263,7 +263,7 @@ def test_results_of_two_replays() -> None:
     agree(*((result, [value + 1, 1]) for value, result in enumerate(results)))
 
 
-@verifies("replay.guard.mismatch+2", observe="replay")
+@verifies("replay.arguments.form", observe="replay")
 def test_numbers_in_containers_of_arguments() -> None:
     step = TinyJit(lambda x, settings: x * settings["scale"][0])
     for _ in range(3):

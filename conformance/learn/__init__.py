@@ -178,7 +178,7 @@ def check(slug: str, mine: Path) -> int:
     found = _counterexamples(slug)
     if found:
         print(*found, sep="\n")
-        red = sum(each.rule in lesson.rules for each in found)
+        red = len({each.rule for each in found} & {*lesson.rules})
         print(f"{red} of {len(lesson.rules)} rules are red on small problems. The tests with the "
               "whole runtime come when none is." if red else
               "no rule can be judged before your code answers")

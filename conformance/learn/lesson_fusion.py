@@ -460,7 +460,7 @@ A kernel is
     Kernel(stages, loops)
 with the numbers of its stages, rising, and the names of the loops that it runs over. The limits
 are limits.parallel and limits.small_kernel.""",
-    rules=("fusion.group.acyclic", "fusion.group.legal", "fusion.group.legal",
+    rules=("fusion.group.acyclic", "fusion.group.legal",
            "fusion.limit.parallel", "fusion.stages.together", "fusion.value.equal"),
     hints=(
         "Begin with one kernel for each stage, over all its loops: Kernel([n], list(stage.loops)). "

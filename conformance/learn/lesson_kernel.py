@@ -181,7 +181,7 @@ and the answer is
     RegisterTile(rows, vectors, width)
 with so many rows of the first operand, no more than there are, and so many vectors of columns of
 the second one, each of `width` elements: 2, 4 and so on up to what a vector has.""",
-    rules=("choosing.product.tile", "choosing.product.tile", "steps.padding.untouched",
+    rules=("choosing.product.tile", "steps.padding.untouched",
            "blocking.copy.stored", "steps.value.equal"),
     hints=(
         "Begin with a tile of one row of one vector. It is right, and keeps all rules but one: "

@@ -5,7 +5,7 @@ the key, and which tensors of a call are one memory. Two calls with equal keys a
 the second is replayed. If its right value is another one, the key has too little; if nothing
 differs that matters and the keys do, it has too much.
 
-    replay.guard.mismatch: the key does not see the value of args[1]: a replay gives [1, 4]
+    replay.arguments.form: the key does not see the value of args[1]: a replay gives [1, 4]
 
         captured    [1, 2] ** 2   gave [1, 4]
         now         [1, 2] ** 3   is   [1, 8]
@@ -176,17 +176,18 @@ def memories() -> Iterator[tuple[Memory, Memory, bool]]:
 
 
 def replay(module: ModuleType) -> Iterator[Counterexample]:
-    """The first pair of calls that breaks each rule of the lesson on replay."""
-    met: set[str] = set()
-    for found in _found(module):
-        if found.rule not in met:
-            met.add(found.rule)
-            yield found
-        if "raised" in met:
-            return
+    """The first pair of calls that breaks each rule of the lesson on replay, of each function."""
+    for of_function in (_described, _shared):
+        met: set[str] = set()
+        for found in of_function(module):
+            if found.rule not in met:
+                met.add(found.rule)
+                yield found
+            if "raised" in met:
+                return
 
 
-def _found(module: ModuleType) -> Iterator[Counterexample]:
+def _described(module: ModuleType) -> Iterator[Counterexample]:
     for case in apart():
         try:
             equal = _equal(module.describe, case)
@@ -194,7 +195,7 @@ def _found(module: ModuleType) -> Iterator[Counterexample]:
             yield raised(error, case.picture)
             return
         if equal:
-            yield Counterexample("replay.guard.mismatch", f"the key does not see {case.what}: a "
+            yield Counterexample("replay.arguments.form", f"the key does not see {case.what}: a "
                                  f"replay gives {case.shown[1]}", case.picture)
     for rule, case in together():
         try:
@@ -204,7 +205,6 @@ def _found(module: ModuleType) -> Iterator[Counterexample]:
             return
         if not equal:
             yield Counterexample(rule, f"the call {case.what}, and the key is not", case.picture)
-    yield from _shared(module)
 
 
 def _equal(describe: Any, case: Case) -> bool:
@@ -221,9 +221,9 @@ def _shared(module: ModuleType) -> Iterator[Counterexample]:
             yield raised(error, drawn)
             return
         if equal and not one:
-            yield Counterexample("replay.guard.alias", "other tensors are one memory, and the key "
-                                 "is the same: the kernels may write one before they read the "
-                                 "other", drawn)
+            yield Counterexample("replay.arguments.form", "other tensors are one memory, and the "
+                                 "key is the same: the kernels may write one before they read "
+                                 "the other", drawn)
         if one and not equal:
             yield Counterexample("caching.key.renaming", "the same tensors are one memory, and "
                                  "the key is another one", drawn)
@@ -310,8 +310,8 @@ A call is replayed if its key equals that of the call that was captured: `descri
 argument, and `aliases` of all tensors.""",
     heads=HEADS,
     install=install,
-    rules=("replay.guard.mismatch", "replay.guard.alias", "replay.arguments.call",
-           "replay.values.bound", "caching.key.renaming", "caching.key.circumstances"),
+    rules=("replay.arguments.form", "replay.arguments.call", "replay.sizes.follow",
+           "caching.key.renaming", "caching.key.circumstances"),
     hints=(
         "Ask of everything that a part has: is it built into the kernels, or is it put in at each "
         "call? What is built in belongs into the key, and what is put in does not.",

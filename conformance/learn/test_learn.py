@@ -160,6 +160,7 @@ def test_every_lesson_has_its_page_and_its_rules() -> None:
     assert pages == set(LESSONS)
     locked = (ROOT / "spec" / "rules.lock").read_text(encoding="utf-8")
     for slug, lesson in LESSONS.items():
+        assert len(set(lesson.rules)) == len(lesson.rules), slug
         for rule in lesson.rules:
             assert rule.split(".")[0] in (lesson.chapters or (slug,)) and rule in locked
 

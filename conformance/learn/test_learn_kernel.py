@@ -126,4 +126,4 @@ def test_the_readers_file_takes_the_place_of_ours(tmp_path: Path) -> None:
     assert found.returncode == 1, found.stderr
     page = (ROOT / "docs" / "course" / "kernel.md").read_text(encoding="utf-8")
     assert found.stdout.partition("\n\n")[0] in page  # the page shows what is printed
-    assert "1 of 5 rules are red on small problems" in found.stdout
+    assert "1 of 4 rules are red on small problems" in found.stdout

@@ -49,16 +49,16 @@ def plainly(part: Part) -> Any:
 
 #: Each wrong describe, and what is said about it.
 WRONG: dict[str, tuple[Callable[[Part], Any], str]] = {
-    "nothing": (lambda part: 0, "replay.guard.mismatch: the key does not see the value of args[1]: "
+    "nothing": (lambda part: 0, "replay.arguments.form: the key does not see the value of args[1]: "
                 "a replay gives [1, 4]"),
-    "no value": (without("value"), "replay.guard.mismatch: the key does not see the value"),
+    "no value": (without("value"), "replay.arguments.form: the key does not see the value"),
     "no type": (lambda part: (part.kind, part.value if part.kind == "value" else describe(part)),
-                "replay.guard.mismatch: the key does not see the type of args[1]"),
-    "numbers as they compare": (plainly, "replay.guard.mismatch: the key does not see the sign"),
-    "no shape": (without("shape"), "replay.guard.mismatch: the key does not see the shape"),
-    "no dtype": (without("dtype"), "replay.guard.mismatch: the key does not see the dtype"),
-    "no device": (without("device"), "replay.guard.mismatch: the key does not see the device"),
-    "no name": (without("name"), "replay.guard.mismatch: the key does not see the name"),
+                "replay.arguments.form: the key does not see the type of args[1]"),
+    "numbers as they compare": (plainly, "replay.arguments.form: the key does not see the sign"),
+    "no shape": (without("shape"), "replay.arguments.form: the key does not see the shape"),
+    "no dtype": (without("dtype"), "replay.arguments.form: the key does not see the dtype"),
+    "no device": (without("device"), "replay.arguments.form: the key does not see the device"),
+    "no name": (without("name"), "replay.arguments.form: the key does not see the name"),
     "no greatest value": (without("high"), "does not see the greatest value of args[1]"),
     "no least value": (without("low"), "does not see the least value of args[1]"),
     "objects by equality": (lambda part: part.value if part.kind == "object" else describe(part),
@@ -74,8 +74,8 @@ WRONG: dict[str, tuple[Callable[[Part], Any], str]] = {
 }
 
 WRONG_ALIASES: dict[str, tuple[Callable[[dict[str, int]], Any], str]] = {
-    "nothing": (lambda memory: 0, "replay.guard.alias: other tensors are one memory"),
-    "how many": (lambda memory: len(set(memory.values())), "replay.guard.alias: other tensors"),
+    "nothing": (lambda memory: 0, "replay.arguments.form: other tensors are one memory"),
+    "how many": (lambda memory: len(set(memory.values())), "replay.arguments.form: other tensors"),
     "the numbers": (dict, "caching.key.renaming: the same tensors are one memory"),
     "the order of paths": (lambda memory: (list(memory), aliases(memory)),
                            "caching.key.renaming: the same tensors are one memory"),
@@ -154,8 +154,8 @@ def test_the_readers_file_takes_the_place_of_ours(tmp_path: Path,
     page = (ROOT / "docs" / "course" / "replay.md").read_text(encoding="utf-8")
     shown = "\n".join(ran.stdout.splitlines()[:4]).replace("\n\n\n", "\n\n")
     assert shown in page  # the page shows what is printed
-    assert "2 of 6 rules are red on small problems" in ran.stdout
+    assert "1 of 5 rules are red on small problems" in ran.stdout
     assert learn.main(["progress", "--mine", str(mine)]) == 0
-    said = capsys.readouterr().out.partition("replay: 0 of 6")[2]
+    said = capsys.readouterr().out.partition("replay: 0 of 5")[2]
     said = re.split(r"\n\S", said)[0]  # up to the next lesson
-    assert (said.count("red "), said.count("open ")) == (2, 4)
+    assert (said.count("red "), said.count("open ")) == (1, 4)

@@ -112,7 +112,7 @@ class NobodyIsTrusted(Edit):
 
 
 class SizesAreNotCounted(Edit):
-    rule = "replay.sizes.value"
+    rule = "replay.sizes.same"
     description = "a number that Python made of a size is taken for the size"
     file = "impl/following/noting.py"
     old, new = "self.reads.counted |= any(", "self.reads.counted |= False and any("

@@ -95,7 +95,7 @@ class PendingWorkIsCaptured(ImplPatch):
 
 
 class VariablesStayAsTheyWere(ImplPatch):
-    rule = "replay.values.bound"
+    rule = "replay.sizes.follow+3"
     description = "a bound variable has the value of the capture"
     target = "impl.replay.recording:Recording._follows"
 
@@ -118,7 +118,7 @@ class RandomNumbersComeAgain(ImplPatch):
 
 
 class AliasesAreNotCompared(ImplPatch):
-    rule = "replay.guard.alias+2"
+    rule = "replay.arguments.form"
     description = "which arguments are one tensor is not looked at"
     target = "impl.replay.arguments:aliases_of"
 
@@ -145,7 +145,7 @@ class ValuesAreReadInCaptures(ImplPatch):
 
 
 class KeywordsStandInOrder(ImplPatch):
-    rule = "replay.arguments.order"
+    rule = "replay.arguments.form"
     description = "keywords are compared in the order in which they were written"
     target = "impl.replay.recording:expected"
 

@@ -138,7 +138,7 @@ class StartsMixedUp(ImplPatch):
 
 
 class GuardsNotAsked(ImplPatch):
-    rule = "replay.sizes.guard+2"
+    rule = "replay.sizes.same"
     description = "a replay does not look whether a comparison has another outcome"
     target = "impl.replay.recording:Recording._other_outcome"
 
@@ -147,7 +147,7 @@ class GuardsNotAsked(ImplPatch):
 
 
 class OneCaptureWillDo(ImplPatch):
-    rule = "replay.sizes.twice"
+    rule = "replay.sizes.same"
     description = "a capture is replayed for other values at once"
     target = "impl.replay.recording:Recording.unsure"
 
@@ -156,7 +156,7 @@ class OneCaptureWillDo(ImplPatch):
 
 
 class MemoryOfTheCapture(ImplPatch):
-    rule = "replay.sizes.follow+2"
+    rule = "replay.sizes.follow+3"
     description = "outputs of a replay are as large as in the capture"
     target = "impl.replay.recording:Recording._size"
 
@@ -165,7 +165,7 @@ class MemoryOfTheCapture(ImplPatch):
 
 
 class ShapesOfTheCapture(ImplPatch):
-    rule = "replay.sizes.follow+2"
+    rule = "replay.sizes.follow+3"
     description = "results of a replay have the shapes of the capture"
     target = "impl.replay.arguments:Arguments.again"
 

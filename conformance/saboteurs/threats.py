@@ -135,7 +135,7 @@ class OutputsAreShared(ImplPatch):
 
 
 class AnyArgumentsWillDo(ImplPatch):
-    rule = "replay.guard.mismatch+2"
+    rule = "replay.arguments.form"
     description = "the numbers among the arguments are those of the capture"
     target = "impl.replay.arguments:_described"
 

@@ -154,7 +154,7 @@ class Notes:
 
     def count(self, value: Value) -> None:
         """Python makes a number of a value: if that is a size, it is the same only at this one."""
-        # r[impl replay.sizes.value]
+        # r[impl replay.sizes.same]
         self.reads.counted |= any(isinstance(each, SizeOutcome) for each in value)
 
     def is_unsure(self, value: Value) -> bool:

@@ -38,7 +38,7 @@ class Arguments:
         """A shape without the values of its variables, which are noted as bound there."""
         if not symbolic.present[0]:
             return shape
-        for size in symbolic.sizes_in(shape):  # r[impl replay.sizes.follow+2]
+        for size in symbolic.sizes_in(shape):  # r[impl replay.sizes.follow+3]
             for bind in symbolic.binds_in(size.expression):
                 self.bind(f"{path}: {bind.src[0].arg[0]}", bind)
         without: Shape = symbolic.map_sizes(shape, symbolic.without_values)
@@ -169,7 +169,7 @@ class _AnyOrder(tuple[Any, ...]):
 
 def expected(signature: dict[str, Any], function: Any) -> dict[str, Any]:
     """What the arguments of a call have to be; keywords that have names stand in any order."""
-    # r[impl replay.arguments.order]
+    # r[impl replay.arguments.form]
     try:
         given = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a function that is not Python's

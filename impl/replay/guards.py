@@ -54,7 +54,7 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States, reads
         else:
             _add_tensor(test, name, tensor)
             buffers.append(name)
-    for place, name in enumerate(buffers):  # r[impl replay.guard.alias+2]
+    for place, name in enumerate(buffers):  # r[impl replay.arguments.form]
         for other in buffers[:place]:
             test.add(f"b{name} is b{other}")
     for owner, held in states.owners():

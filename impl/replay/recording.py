@@ -67,7 +67,7 @@ class Recording:
         self.given = sorted(((b, s.path) for b, s in captured.sources.items()
                              if s.path is not None), key=lambda each: (len(each[1]), each[1]))
         self.sizes = {buffer: size for run in runs for buffer, size in run.sizes().items()}
-        # r[impl replay.sizes.follow+2]: what has another size in each call has memory of that call
+        # r[impl replay.sizes.follow+3]: what has another size in each call has memory of that call
         self.fresh = [b for run in runs for b in run.outputs if b in kept or b in self.sizes]
         self.comparisons = captured.comparisons
         self.keys = [run.plan.key for run in runs]
@@ -293,7 +293,7 @@ class Recording:
                 bound = generator.key if what is _RANDOM_KEY else arguments.variables[what]
                 assert bound is not None
                 value = bound.src[1].arg
-            table.set_value(launch, position, value)  # r[impl replay.values.bound]
+            table.set_value(launch, position, value)  # r[impl replay.sizes.follow+3]
         if self.random_used:
             generator.reserve(self.random_used)  # r[impl replay.random.advances]
 
@@ -333,11 +333,11 @@ class Recording:
             return False
         values = {path: bind.src[1] for path, bind in arguments.variables.items()}
         mine = {path: bind.src[1] for path, bind in self.variables.items()}
-        return values != mine  # r[impl replay.sizes.twice]
+        return values != mine  # r[impl replay.sizes.same]
 
     def fits(self, arguments: Arguments, mode: realize.Mode) -> bool:
         """Whether the function would do the same with these arguments, and what is read besides."""
-        # r[impl replay.guard.complete, replay.arguments.call, replay.guard.mismatch+2]
+        # r[impl replay.guard.complete, replay.arguments.call, replay.arguments.form]
         return not differing(self.signature, arguments.signature) and self._is_alike(mode) \
             and self.hold() and not self.unsure(arguments) and not self._other_outcome(arguments)
 
@@ -352,7 +352,7 @@ class Recording:
             now = {bind: int(arguments.now(bind, self.paths).src[1].arg)
                    for bind in symbolic.binds_in(condition)}
             if bool(symbolic.evaluate(condition, now)) is not outcome:
-                # r[impl replay.sizes.guard+2]
+                # r[impl replay.sizes.same]
                 names = ", ".join(f"{b.src[0].arg[0]} = {value}" for b, value in now.items())
                 return f"{symbolic.text(condition)} is {'false' if outcome else 'true'} for {names}"
         return ""

@@ -174,7 +174,7 @@ class States:
         tensors alike. `before` are the arguments that were one in the capture.
         """
         now = aliases_of({p: t.uop for p, t in arguments.tensors.items()})
-        if now != before:  # r[impl replay.guard.alias+2]
+        if now != before:  # r[impl replay.arguments.form]
             raise ReplayError(self.name, "which arguments are the same tensor has changed: was "
                               f"{before or 'none'}, is {now or 'none'}",
                               "make another TinyJit for it, or pass a copy (.contiguous())")

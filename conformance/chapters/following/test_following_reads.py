@@ -281,8 +281,7 @@ def test_results_that_are_new_objects_or_none() -> None:
 
 
 @verifies("symbolic.bound.number")
-@verifies("replay.sizes.guard+2", observe="replay")
-@verifies("replay.sizes.value", observe="replay")
+@verifies("replay.sizes.same", observe="replay")
 def test_bound_variables_are_numbers() -> None:
     n = Variable("n", 1, 9)
     data, rows = np.arange(12, dtype=np.float32), np.arange(100, dtype=np.float32).reshape(10, 10)

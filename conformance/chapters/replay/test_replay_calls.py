@@ -201,7 +201,7 @@ def test_random_numbers_are_new_in_each_call() -> None:
     assert len(set(found)) == 6
 
 
-@verifies("replay.values.bound", observe="replay")
+@verifies("replay.sizes.follow+3", observe="replay")
 def test_variables_are_read_in_each_call() -> None:
     def program(captured: Callable[..., Any]) -> list[float]:
         n, m = Variable("n", 0, 9), Variable("m", 0, 9)
@@ -253,7 +253,7 @@ def test_keywords_are_part_of_a_call() -> None:
         assert [first(step(*arguments, **named)) for _ in range(3)] == [right] * 3
 
 
-@verifies("replay.arguments.order", observe="replay")
+@verifies("replay.arguments.form", observe="replay")
 def test_keywords_in_any_order() -> None:
     step = TinyJit(lambda x, *, low, high: x * high - low)
     for value in range(3):
@@ -287,7 +287,7 @@ def test_another_object_is_another_argument() -> None:
     assert len(step.entries) <= settings.get("JIT_ENTRIES")
 
 
-@verifies("replay.guard.alias+2", observe="replay")
+@verifies("replay.arguments.form", observe="replay")
 @pytest.mark.parametrize("late", [True, False])
 def test_arguments_that_have_become_one_tensor(late: bool) -> None:
     """`y` is read after `x` is written, or before: of two tensors these are the same kernels."""

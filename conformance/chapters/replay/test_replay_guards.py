@@ -217,7 +217,7 @@ def test_schedules_that_a_replay_would_not_know_of() -> None:
     run_schedule((numbers(1) + 1).schedule())  # outside, all is well
 
 
-@verifies("replay.values.bound", observe="replay")
+@verifies("replay.sizes.follow+3", observe="replay")
 def test_one_variable_with_two_values() -> None:
     n = Variable("n", 0, 9)
 

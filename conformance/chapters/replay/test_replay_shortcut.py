@@ -159,7 +159,7 @@ def test_other_arguments(given: tuple[Any, ...]) -> None:
 
 
 @verifies("replay.shortcut.same+3", observe="replay")
-@verifies("replay.guard.alias+2", observe="replay")
+@verifies("replay.arguments.form", observe="replay")
 def test_arguments_that_become_one() -> None:
     a, b = numbers(1, 2), numbers(3, 4)
     step = warm(lambda x, y: x - y, a, b)
