@@ -1,6 +1,8 @@
 """One way run on a mesh, in this process or in all processes of a job.
 
-    mpiexec -n 4 python -m conformance.ways.job SIZE WAYS     prints a line of JSON for each way
+    mpiexec -n 4 python -m conformance.ways.job SIZE WAYS 4 eager,replay
+
+prints a line of JSON for each way, run as it is and replayed.
 """
 from __future__ import annotations
 
@@ -15,21 +17,36 @@ from unittest import mock
 
 import numpy as np
 
-from conformance.ways.programs import SIZES, WAYS, Size, Way, drawn, one_after_the_other, parameters
-from impl import Context, Mesh, Tensor, distributed, nn
+from conformance.ways.programs import (
+    SIZES,
+    Size,
+    Way,
+    drawn,
+    one_after_the_other,
+    parameters,
+    ways,
+)
+from impl import Context, Mesh, Tensor, TinyJit, distributed, nn
 from impl.collectives import Peers
+from impl.collectives.running import Phase
 from impl.collectives.steps import Rounds
 from impl.device import Memory
 
-STEPS, RATE, MOMENTUM = 3, 0.5, 0.9
+#: The first two calls of a captured function are no replays.
+STEPS, RATE, MOMENTUM = 4, 0.5, 0.9
 #: The algorithms that send least. Between processes MPI chooses.
 LEAST = dict.fromkeys(("ALLREDUCE", "ALLGATHER", "REDUCESCATTER", "ALLTOALL"), "ring")
-#: What steps left: losses, the first gradients, the parameters; and the bytes of a step.
+#: What steps left: losses, the last gradients, the parameters; and the bytes of the last step.
 Found = dict[str, Any]
 
 
-def trained(size: Size, way: Way | None = None, mesh: Mesh | None = None, layers: int = 1) -> Found:
-    """Some steps of training, on a mesh, or on one device."""
+def trained(size: Size, way: Way | None = None, mesh: Mesh | None = None, layers: int = 1,
+            replayed: bool = False) -> Found:
+    """Some steps of training, on a mesh, or on one device; captured and replayed, if asked for.
+
+    Raises:
+        RuntimeError: the step was not replayed.
+    """
     p = parameters(size, way.layers if way else layers)
     words, targets = drawn(size)
     if way is not None and mesh is not None:
@@ -39,43 +56,58 @@ def trained(size: Size, way: Way | None = None, mesh: Mesh | None = None, layers
     for value in p.values():
         value.requires_grad = True
     optimizer = nn.optim.SGD(list(p.values()), lr=RATE, momentum=MOMENTUM)
-    found: Found = {"losses": [], "sent": 0}
-    for step in range(STEPS):
+    loss_of = way.loss if way else one_after_the_other
+
+    def step(words: Tensor, targets: Tensor) -> list[Tensor]:
         optimizer.zero_grad()
-        loss = (way.loss if way else one_after_the_other)(p, words, targets, size.heads)
+        loss = loss_of(p, words, targets, size.heads)
         loss.backward()
-        gradients = [value.grad for value in p.values() if value.grad is not None]
+        made = [loss, *(value.grad for value in p.values() if value.grad is not None)]
+        Tensor.realize(*made, *optimizer.schedule_step())
+        return made
+
+    run = TinyJit(step) if replayed else step
+    losses = []
+    for _ in range(STEPS):
         with counted() as sent:
-            Tensor.realize(loss, *(gradients if not step else ()), *optimizer.schedule_step())
-        found["losses"].append(float(loss.item()))
-        if not step:
-            found["sent"] = max(sent.values(), default=0)
-            found["gradients"] = [one.numpy() for one in gradients]
-    found["parameters"] = [value.numpy() for value in p.values()]
-    return found
+            loss, *gradients = run(words, targets)
+        losses.append(float(loss.item()))
+    if isinstance(run, TinyJit) and run.replays != STEPS - 2:
+        raise RuntimeError(f"{run.replays} of {STEPS} calls were replayed: {run.explain()}")
+    return {"losses": losses, "sent": max(sent.values(), default=0),
+            "gradients": [one.numpy() for one in gradients],
+            "parameters": [value.numpy() for value in p.values()]}
+
+
+#: The bytes that each device has sent, since somebody counts.
+_sent: Counter[str] = Counter()
 
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
     """The bytes that each device sends to others meanwhile.
 
-    In one process those of each move. Of a call of MPI, which has algorithms of its own, those
-    that it has to send at least.
+    In one process those of each move, when the moves are made: a replay has prepared them once. Of
+    a call of MPI, which has algorithms of its own, those that it has to send at least.
     """
-    sent: Counter[str] = Counter()
     phases = Peers.phases
 
     def counting(self: Peers, found: Rounds, sources: Sequence[Memory],
-                 targets: Sequence[Memory], op: Any = None) -> Any:
+                 targets: Sequence[Memory], op: Any = None) -> Iterator[Phase]:
+        own: Counter[str] = Counter()
         for moves in found:
             for move in moves:
                 if not move.is_local:
-                    sent[self.devices[move.sender].name] += \
+                    own[self.devices[move.sender].name] += \
                         (move.stop - move.start) * self.dtype.itemsize
-        return phases(self, found, sources, targets, op)
+        for number, phase in enumerate(phases(self, found, sources, targets, op)):
+            if not number:
+                phase[0].append(lambda: _sent.update(own))
+            yield phase
 
-    with mock.patch.object(Peers, "phases", counting), _calls_counted(sent):
-        yield sent
+    _sent.clear()
+    with mock.patch.object(Peers, "phases", counting), _calls_counted(_sent):
+        yield _sent
 
 
 @contextmanager
@@ -120,22 +152,24 @@ def on_one_device(size: Size, layers: int) -> Found:
     return trained(size, layers=layers)
 
 
-def measured(way: Way, size: Size) -> dict[str, Any]:
-    """A way on four devices: how far it is from one device, and what each device sends."""
+def measured(way: Way, size: Size, mode: str) -> dict[str, Any]:
+    """A way on its devices: how far it is from one device, and what each device sends."""
     with Context(**LEAST):
-        found = trained(size, way, distributed.mesh(**way.axes))
+        found = trained(size, way, distributed.mesh(**way.axes), replayed=mode == "replay")
     error = 0.0
     if distributed.rank() == 0:
         error = furthest(found, on_one_device(size, way.layers))
-    return {"way": way.name, "error": error, "sent": found["sent"]}
+    return {"way": way.name, "mode": mode, "error": error, "sent": found["sent"]}
 
 
-def main(size: str, names: str) -> None:
-    """Measure some ways; the first process says what came of it."""
+def main(size: str, names: str, count: str, modes: str) -> None:
+    """Measure some ways on so many devices; the first process says what came of it."""
+    known = ways(int(count))
     for name in names.split(","):
-        found = measured(WAYS[name], SIZES[size])
-        if distributed.rank() == 0:
-            print(json.dumps(found), flush=True)
+        for mode in modes.split(","):
+            found = measured(known[name], SIZES[size], mode)
+            if distributed.rank() == 0:
+                print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ Parameters = dict[str, Tensor]
 Cut = dict[str, int]
 #: Parameters whose columns are spread in tensor parallelism, and those whose rows are.
 COLUMNS, ROWS = ("q", "k", "v", "up"), ("out", "down")
-#: How many devices all ways are for.
-COUNT = 4
 
 
 @dataclass(frozen=True)
@@ -182,48 +180,59 @@ def _copies(name: str) -> Cut:
     return {}
 
 
+def _spread(name: str) -> Cut:
+    return {"data": 0 if name in ("words", "head") else 1}
+
+
 def _columns_and_rows(name: str) -> Cut:
     return {"model": 2} if name in COLUMNS else {"model": 1} if name in ROWS else {}
 
 
-def _combined(size: Size) -> int:
-    """All gradients, by an all-reduce: of each three quarters, twice."""
-    return size.nbytes() * 2 * (COUNT - 1) // COUNT
+def _layers(name: str) -> Cut:
+    return {} if name in ("words", "head") else {"data": 0}
 
 
-def _both(size: Size) -> int:
-    """Activations of half of the batch, and then the gradients of what each has, among two."""
-    cut = size.nbytes(*COLUMNS, *ROWS)
-    return 2 * size.activations + (size.nbytes() - cut) + cut // 2
+def _combined(nbytes: int, count: int) -> int:
+    """An all-reduce: each device sends what it has of all other parts, and then its own sum."""
+    return nbytes * 2 * (count - 1) // count
 
 
-def _round(size: Size) -> int:
-    """Keys and values of all others, and their gradients; then the gradients of parameters."""
-    return 4 * (COUNT - 1) * size.activations // COUNT + _combined(size)
+def ways(count: int) -> dict[str, Way]:
+    """The usual ways on an even number of devices; both axes of a mesh need four at least."""
+    def in_a_ring(p: Parameters, words: Tensor, targets: Tensor, heads: int) -> Tensor:
+        return one_after_the_other(p, words, targets, heads, count)
 
+    def gradients(size: Size) -> int:
+        return _combined(size.nbytes(), count)
 
-def _handed_on(size: Size) -> int:
-    """A microbatch and its gradient in each turn but one; the gradients of the two ends."""
-    turns = size.batch // microbatch(size.batch) + COUNT - 1
-    ends = size.nbytes("words", "head") * 2 * (COUNT - 1) // COUNT
-    return 2 * (turns - 1) * size.activations * microbatch(size.batch) // size.batch + ends
+    def activations(size: Size) -> int:
+        """Four all-reduces among two, of what one layer hands to the next."""
+        return 4 * _combined(size.activations, 2)
 
+    def both(size: Size) -> int:
+        """Activations of a part of the batch, and then the gradients of what each has."""
+        cut, among = size.nbytes(*COLUMNS, *ROWS), count // 2
+        return activations(size) // among + _combined(size.nbytes() - cut + cut // 2, among)
 
-def _in_a_ring(p: Parameters, words: Tensor, targets: Tensor, heads: int) -> Tensor:
-    return one_after_the_other(p, words, targets, heads, COUNT)
+    def around(size: Size) -> int:
+        """Keys and values of all others, and their gradients; then those of parameters."""
+        return 4 * (count - 1) * size.activations // count + gradients(size)
 
+    def handed_on(size: Size) -> int:
+        """A microbatch and its gradient in each turn but one; the gradients of the two ends."""
+        micro = microbatch(size.batch)
+        turns = size.batch // micro + count - 1
+        return 2 * (turns - 1) * size.activations * micro // size.batch + \
+            _combined(size.nbytes("words", "head"), count)
 
-_LINE, _GRID = {"data": COUNT}, {"data": 2, "model": COUNT // 2}
-
-WAYS = {way.name: way for way in (
-    Way("data parallel", _LINE, _copies, {"data": 0}, _combined),
-    # Each parameter is gathered, and each gradient sent to where it is kept.
-    Way("spread parameters", _LINE, lambda name: {"data": 0 if name in ("words", "head") else 1},
-        {"data": 0}, _combined),
-    # Four all-reduces among two, of what one layer hands to the next.
-    Way("tensor parallel", _GRID, _columns_and_rows, {}, lambda size: 4 * size.activations),
-    Way("data and tensor", _GRID, _columns_and_rows, {"data": 0}, _both),
-    Way("ring attention", _LINE, _copies, {"data": 1}, _round, _in_a_ring),
-    Way("pipeline", _LINE, lambda name: {} if name in ("words", "head") else {"data": 0}, {},
-        _handed_on, pipelined, COUNT),
-)}
+    line, grid = {"data": count}, {"data": count // 2, "model": 2}
+    found = [
+        Way("data parallel", line, _copies, {"data": 0}, gradients),
+        # Each parameter is gathered, and each gradient sent to where it is kept.
+        Way("spread parameters", line, _spread, {"data": 0}, gradients),
+        Way("tensor parallel", grid, _columns_and_rows, {}, activations),
+        Way("data and tensor", grid, _columns_and_rows, {"data": 0}, both),
+        Way("ring attention", line, _copies, {"data": 1}, around, in_a_ring),
+        Way("pipeline", line, _layers, {}, handed_on, pipelined, count),
+    ]
+    return {way.name: way for way in found if count > 2 or way.name != "data and tensor"}

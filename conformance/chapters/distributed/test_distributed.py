@@ -14,7 +14,7 @@ import pytest
 from conformance.faults import jobs
 from conformance.trace import verifies
 from conformance.ways.__main__ import FURTHEST
-from conformance.ways.programs import SIZES, WAYS
+from conformance.ways.programs import SIZES, ways
 from impl import Tensor, distributed
 from impl.cpu import machine
 from impl.errors import ArgumentError
@@ -208,7 +208,8 @@ def test_gradients_are_sent_in_one_call(tmp_path: Path) -> None:
 
 PROGRAMS = """
 from conformance.ways import job
-job.main("tiny", "data and tensor,ring attention,pipeline")
+job.main("tiny", "data and tensor,ring attention,pipeline", "4", "eager")
+job.main("tiny", "data and tensor", "4", "replay")
 # One transfer that needs another one, beside kernels that need neither.
 for captured in (lambda f: f, TinyJit):
     def sums(x, y):
@@ -230,9 +231,11 @@ for captured in (lambda f: f, TinyJit):
 def test_each_way_is_as_on_one_device_and_sends_what_it_needs(tmp_path: Path) -> None:
     """A sample of `python -m conformance.ways`."""
     found = [json.loads(line) for line in started(4, PROGRAMS, tmp_path)]
-    assert [each["way"] for each in found] == ["data and tensor", "pipeline", "ring attention"]
+    assert sorted((each["way"], each["mode"]) for each in found) == [
+        ("data and tensor", "eager"), ("data and tensor", "replay"), ("pipeline", "eager"),
+        ("ring attention", "eager")]
     for each in found:
-        theory = WAYS[each["way"]].sends(SIZES["tiny"])
+        theory = ways(4)[each["way"]].sends(SIZES["tiny"])
         assert each["error"] <= FURTHEST and theory <= each["sent"] <= 1.01 * theory, each
 
 

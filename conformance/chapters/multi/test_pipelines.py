@@ -9,7 +9,6 @@ import pytest
 
 from conformance.trace import verifies
 from conformance.ways.programs import (
-    COUNT,
     Parameters,
     Size,
     drawn,
@@ -20,6 +19,7 @@ from conformance.ways.programs import (
 )
 from impl import Context, Tensor
 
+COUNT = 4
 DEVICES = tuple(f"REFERENCE:{i}" if i else "REFERENCE" for i in range(COUNT))
 SIZE = Size(batch=2, tokens=4, width=4, heads=2, words=6)
 
