@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from typing import Any
 
@@ -54,8 +55,34 @@ def _by_name(name: str) -> DType:
     return found
 
 
-class dtypes:  # noqa: N801  (the field writes dtypes.float32)
-    """The element types, as attributes; and the questions one asks about them."""
+class _Defaults(type):
+    """The class of `dtypes`, of which two attributes can be set."""
+
+    #: Those in force. A captured function looks whether it is the same pair.
+    defaults: tuple[DType, DType]
+    _pairs: dict[tuple[DType, DType], tuple[DType, DType]] = {}
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        """Choose the dtype of numbers where none is said.
+
+        Raises:
+            DTypeError: it is of another kind, or another attribute is set.
+        """
+        kind = {"default_float": "f", "default_int": "i"}.get(name)
+        if kind is None:
+            raise DTypeError("dtypes", f"{name} cannot be set", "set default_float or default_int")
+        wanted = as_dtype(value)
+        if wanted.kind != kind:
+            raise DTypeError("dtypes", f"{name} cannot be {wanted.name}",
+                             "take a floating dtype" if kind == "f" else "take a signed integer")
+        type.__setattr__(cls, name, wanted)
+        pair = dtypes.default_float, dtypes.default_int
+        type.__setattr__(cls, "defaults", _Defaults._pairs.setdefault(pair, pair))
+        promoted.cache_clear()  # r[impl dtypes.default.set]
+
+
+class dtypes(metaclass=_Defaults):  # noqa: N801  (the field writes dtypes.float32)
+    """The element types, as attributes, and the two that are taken where none is said."""
 
     bool = DType("bool", "b", 1, 0, np.bool_)
     int8 = DType("int8", "i", 1, 1, np.int8)
@@ -78,6 +105,7 @@ class dtypes:  # noqa: N801  (the field writes dtypes.float32)
     char, uchar, short, ushort = int8, uint8, int16, uint16
     int, uint, long, ulong = int32, uint32, int64, uint64
     default_float, default_int = float32, int32
+    defaults = _Defaults._pairs[float32, int32] = float32, int32
 
 
 #: Every type that a tensor can have, in order of promotion rank.
@@ -129,6 +157,12 @@ def least_upper_dtype(*given: DType) -> DType:
     if least in HALF and not any(d.kind == "f" for d in given):
         return dtypes.default_float
     return least
+
+
+@functools.cache
+def promoted(a: DType, b: DType) -> DType:
+    """`least_upper_dtype` of two, remembered."""
+    return least_upper_dtype(a, b)
 
 
 def sum_accumulator(dtype: DType) -> DType:

@@ -20,8 +20,10 @@ import numpy as np
 from impl import nn
 from impl import transforms as func
 from impl.device import Device
-from impl.dtypes import DType, dtypes
+from impl.dtypes import DType, as_dtype, dtypes, promoted
 from impl.errors import DeviceError, NameMissingError, nearest
+from impl.replay import TinyJit
+from impl.settings import Context
 from impl.tensor import Tensor
 from impl.tensor.autograd import GradientMode
 from impl.tensor.names import remedy_of
@@ -31,7 +33,7 @@ from impl.tensor.reduce import Ordered
 _any, _float, _int, _sum, _bool = any, float, int, sum, bool
 dtype = DType
 Size = tuple
-inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
 strided = contiguous_format = preserve_format = channels_last = None
 vmap, optim = func.vmap, nn.optim
 manual_seed, get_rng_state = Tensor.manual_seed, Tensor.get_rng_state
@@ -39,23 +41,25 @@ set_rng_state = Tensor.set_rng_state
 
 #: What no method is called, and what to write for it.
 _MEANT = {
-    "compile": "TinyJit(step), of a function that does a whole training step, or an evaluation",
     "autocast": "model.bfloat16(), or nothing: no dtype is changed unasked",
     "multiprocessing": "impl.distributed: one program in several processes",
     "jit": "TinyJit(function)", "istft": "NumPy on z.numpy()",
-    "set_default_dtype": "dtype= where a tensor is made",
-    "get_default_dtype": "dtypes.default_float: the dtype of a list of floats",
-    "set_default_tensor_type": "dtype= where a tensor is made",
+    "set_default_tensor_type": "torch.set_default_dtype",
     "set_default_device": "the environment variable DEVICE", "from_dlpack": "Tensor.from_dlpack",
-    "set_num_threads": "the environment variable CPU_COUNT",
     "set_float32_matmul_precision": "Context(ALLOW_TF32=1)",
     "set_printoptions": "numpy.set_printoptions", "profiler": "DEBUG=2, or x.explain()",
     "onnx": "the file of weights: impl.torch.save", "hub": "impl.torch.load of a file",
     **dict.fromkeys(("complex64", "complex128", "cfloat", "cdouble"),
                     "torch.complex(real, imag), a pair: there are no complex dtypes"),
-    "special": "the methods of tensors, x.erf()", "sparse": "x: all tensors are dense"}
+    "sparse": "x: all tensors are dense"}
 #: Modules with a home elsewhere.
 _MODULES = {"amp": "impl.nn.amp", "fft": "impl.fft"}
+#: Of `torch.special`: methods that have another name, and those that have the same.
+_SPECIAL = {"expit": "sigmoid", "gammaln": "lgamma", "psi": "digamma"}
+_SPECIAL |= {name: name for name in
+             ("digamma entr erf erfc erfcx erfinv exp2 expm1 i0 i0e i1 i1e log1p log_ndtr "
+              "log_softmax logit logsumexp ndtr ndtri polygamma round sinc "
+              "softmax xlog1py xlogy zeta").split()}
 #: PyTorch's names of classes whose instances have one dtype.
 _KINDS = {"FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64,
           "HalfTensor": dtypes.float16, "LongTensor": dtypes.int64, "IntTensor": dtypes.int32,
@@ -102,6 +106,8 @@ def _found(name: str) -> Any:
         return importlib.import_module(_MODULES[name])
     if name in ("finfo", "iinfo"):
         return getattr(importlib.import_module("impl.array_api"), name)
+    if name == "special":
+        return SimpleNamespace(**{each: _function(method) for each, method in _SPECIAL.items()})
     if name in ("save", "load"):
         from impl.nn import saving
         return getattr(saving, name)
@@ -120,7 +126,7 @@ def _near(name: str) -> str:
 
 def __dir__() -> list[str]:
     """What is here, and all methods."""
-    found = {*globals(), *_KINDS, *_MODULES, "save", "load", "finfo", "iinfo",
+    found = {*globals(), *_KINDS, *_MODULES, "special", "save", "load", "finfo", "iinfo",
              *(each for each in dir(dtypes) if isinstance(getattr(dtypes, each), DType)),
              *(each for each in dir(Tensor)
                if each not in _MEANT and callable(getattr(Tensor, each)))}
@@ -370,6 +376,60 @@ def stft(*given: Any, **named: Any) -> Any:
     """`impl.fft.stft`."""
     from impl import fft
     return fft.stft(*given, **named)
+
+
+def set_default_dtype(d: Any) -> None:
+    """Take this dtype for floats where none is said: sets `dtypes.default_float`."""
+    dtypes.default_float = d  # type: ignore[misc]
+
+
+def get_default_dtype() -> DType:
+    """The dtype of floats where none is said."""
+    return dtypes.default_float
+
+
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The dtype of a result of tensors of both: see r[dtypes.promote.least]."""
+    return promoted(as_dtype(type1), as_dtype(type2))
+
+
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """The dtype of a result of two tensors or numbers."""
+    first = tensor1 if isinstance(tensor2, Tensor) else as_tensor(tensor1)
+    wanted: DType = (first + tensor2).dtype
+    return wanted
+
+
+def can_cast(from_: Any, to: Any) -> _bool:
+    """Whether a cast keeps to kinds of numbers: no float to an integer, no number to a truth."""
+    ranks = {"b": 0, "i": 1, "u": 1, "f": 2}
+    return ranks[as_dtype(from_).kind] <= ranks[as_dtype(to).kind]
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0) -> Tensor:
+    """A copy of the elements that lie in a buffer of bytes."""
+    return Tensor(np.frombuffer(buffer, as_dtype(dtype).numpy, count, offset))
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """A product of matrices: see `torch.linalg.multi_dot`."""
+    product: Tensor = Tensor.linalg.multi_dot(list(matrices))
+    return product
+
+
+def compile(model: Any = None, **options: Any) -> Any:
+    """`TinyJit` of a function, or of a model, whose attributes it has; options change nothing."""
+    return compile if model is None else TinyJit(model)
+
+
+def set_num_threads(count: int) -> None:
+    """So many threads share the work of a kernel that this thread runs from now on."""
+    Context(CPU_COUNT=count).__enter__()
+
+
+def get_num_threads() -> int:
+    """How many threads share the work of a kernel."""
+    return Device["CPU"].limits.threads
 
 
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:

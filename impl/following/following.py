@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from impl.dtypes import dtypes
 from impl.following import pure, versions
 from impl.following.calls import Calls
 from impl.following.reads import (
@@ -58,6 +59,7 @@ class Following(Calls):
         self.reads.note("attribute", Tensor, "training", "Tensor.training")  # methods ask for it
         self.reads.note("attribute", type(Tensor), "changes",
                         "how often a method of Tensor was set")
+        self.reads.note("attribute", dtypes, "defaults", "the default dtypes")
         self.reads.note("attribute", mode, "gradients", "whether gradients pass")  # no_grad
         self.changed = True
         while self.changed and (self.trust or not self.reads.reasons):

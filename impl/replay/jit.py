@@ -43,7 +43,8 @@ class TinyJit(Generic[Parameters, Returned]):
     """
 
     def __init__(self, function: Callable[Parameters, Returned], trust: bool = False) -> None:
-        functools.update_wrapper(self, function)
+        # Names and words of a function; a model keeps its attributes to itself: see `__getattr__`.
+        functools.update_wrapper(self, function, updated=())
         plain = function.func if isinstance(function, functools.partial) else function
         for test, what in ((inspect.isgeneratorfunction, "generator"),
                            (inspect.iscoroutinefunction, "coroutine"),
@@ -74,6 +75,13 @@ class TinyJit(Generic[Parameters, Returned]):
         if known is None or known.function != bound:  # the object is a copy, or an id came again
             known = space[name] = TinyJit(bound, self.trust)
         return known
+
+    def __getattr__(self, name: str) -> Any:
+        """What a captured function has not, its function has: the parameters of a model."""
+        # r[impl replay.wrapper.attributes]
+        if name == "function":  # of an object that is being made
+            raise AttributeError(name)
+        return getattr(self.function, name)
 
     def __reduce__(self) -> Any:
         """A function is named where it is defined; captures are made anew where they are needed."""

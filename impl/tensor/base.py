@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self
 
 import numpy as np
 
-from impl.dtypes import (
-    DType,
-    Scalar,
-    as_dtype,
-    dtypes,
-    from_bfloat16,
-    least_upper_dtype,
-    to_bfloat16,
-)
+from impl.dtypes import DType, Scalar, as_dtype, dtypes, from_bfloat16, promoted, to_bfloat16
 from impl.effects import constant_of, lock, mark_realized, new_buffer_node, register, write
 from impl.errors import (
     ArgumentError,
@@ -42,7 +34,7 @@ from impl.symbolic import as_size, common_size, identical, is_symbolic, present
 from impl.tensor.names import Named, either, missing
 
 #: Of larger tensors `print` shows the form alone.
-_MOST_SHOWN = 1000
+_MOST_SHOWN, _MOST_COUNTED = 1000, 1 << 20
 _FOLDER = __file__.removesuffix("base.py")
 Path = tuple[tuple[Ops, Any], ...]
 
@@ -125,12 +117,6 @@ def _owner(file: str) -> str:
     whose = _whose[file] = _TENSOR if file.startswith(_FOLDER) \
         else _LIBRARY if is_library(file) else _USER
     return whose
-
-
-@functools.cache
-def promoted(a: DType, b: DType) -> DType:
-    """`least_upper_dtype` of two, remembered."""
-    return least_upper_dtype(a, b)
 
 
 def broadcast_shape(a: Shape, b: Shape, operation: str) -> Shape:
@@ -271,6 +257,8 @@ class TensorBase(metaclass=Named):
         if not isinstance(data, (list, tuple)):
             data, dtype = _of_others(data, dtype)
         array = _as_array(data, dtype)
+        if dtype is None and isinstance(data, (list, tuple)) and array.dtype.kind == "f":
+            dtype = dtypes.default_float
         if dtype is not None:
             stored = array.astype(np.float32) if dtype is dtypes.bfloat16 else array
             with np.errstate(invalid="ignore", over="ignore"):
@@ -360,18 +348,26 @@ class TensorBase(metaclass=Named):
 
     def __repr__(self) -> str:
         """The form of the tensor, and its elements if they are known and few."""
-        known = constant_of(self.uop) is not None or self.uop.op is Ops.BUFFER \
-            or self.uop.realized is not None
-        form = f"{self.dtype.name} {self.shape} on {self.device}{'' if known else ', lazy'}"
         elements = self._known_elements()
         if elements is None:
-            return f"<Tensor {form}>"
+            return f"<Tensor {self._form()}>"
         shown = np.array2string(elements, separator=", ")
-        return f"<Tensor {form}:" + ("\n" if "\n" in shown else " ") + f"{shown}>"
+        return f"<Tensor {self._form()}:" + ("\n" if "\n" in shown else " ") + f"{shown}>"
 
-    def _known_elements(self) -> np.ndarray | None:
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the form, and if they are known a table and a histogram."""
+        from impl.tensor.notebook import as_html
+        return as_html(self._form(), self._known_elements(_MOST_COUNTED))
+
+    def _form(self) -> str:
+        """Dtype, shape and device in words, and whether it has to be computed."""
+        known = constant_of(self.uop) is not None or self.uop.op is Ops.BUFFER \
+            or self.uop.realized is not None
+        return f"{self.dtype.name} {self.shape} on {self.device}{'' if known else ', lazy'}"
+
+    def _known_elements(self, most: int = _MOST_SHOWN) -> np.ndarray | None:
         """The elements, if they are few and nothing has to be computed for them."""
-        if any(is_symbolic(size) for size in self.shape) or self.numel() > _MOST_SHOWN:
+        if any(is_symbolic(size) for size in self.shape) or self.numel() > most:
             return None
         narrow = self.dtype is dtypes.bfloat16
         constant = constant_of(self.uop)
@@ -1056,9 +1052,7 @@ def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
     """The data as an array of a supported dtype."""
     if isinstance(data, (list, tuple)):
         array = _array_of_lists(data)
-        if dtype is None and array.dtype.kind == "f":
-            array = array.astype(dtypes.default_float.numpy)
-        elif dtype is None and array.dtype.kind in "iu" and array.size:
+        if dtype is None and array.dtype.kind in "iu" and array.size:
             array = array.astype(_smallest_int(array.min().item(), array.max().item()).numpy)
     else:
         array = np.asarray(data)

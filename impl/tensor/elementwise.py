@@ -6,13 +6,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from impl.dtypes import HALF, DType, dtypes, sum_accumulator
+from impl.dtypes import HALF, DType, dtypes, promoted, sum_accumulator
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary, where
 from impl.ir import Ops, UOp
 from impl.symbolic import identical, is_symbolic
-from impl.tensor.base import TensorBase, broadcast_shape, promoted, weak_dtype
+from impl.tensor.base import TensorBase, broadcast_shape, weak_dtype
 from impl.tensor.placement import Shards
 
 

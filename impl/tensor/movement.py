@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from impl.dtypes import DType, Scalar, dtypes
+from impl.dtypes import DType, Scalar, dtypes, promoted
 from impl.errors import AxisError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh, rolled
 from impl.symbolic import Variable, as_size, is_number, is_symbolic, present
-from impl.tensor.base import Path, broadcast_shape, promoted
+from impl.tensor.base import Path, broadcast_shape
 from impl.tensor.special import Special
 
 

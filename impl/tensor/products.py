@@ -5,14 +5,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from impl.dtypes import as_dtype, dtypes, sum_accumulator
+from impl.dtypes import as_dtype, dtypes, promoted, sum_accumulator
 from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast, shape_of
 from impl.gradient.windows import add_windows
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import common_size
-from impl.tensor.base import broadcast_shape, promoted
+from impl.tensor.base import broadcast_shape
 from impl.tensor.indexing import Indexing
 from impl.tensor.movement import pad_with
 
