@@ -380,7 +380,7 @@ def stft(*given: Any, **named: Any) -> Any:
 
 def set_default_dtype(d: Any) -> None:
     """Take this dtype for floats where none is said: sets `dtypes.default_float`."""
-    dtypes.default_float = d  # type: ignore[misc]
+    dtypes.default_float = d
 
 
 def get_default_dtype() -> DType:
@@ -400,7 +400,7 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
     return wanted
 
 
-def can_cast(from_: Any, to: Any) -> _bool:
+def can_cast(from_: Any, to: Any) -> Any:
     """Whether a cast keeps to kinds of numbers: no float to an integer, no number to a truth."""
     ranks = {"b": 0, "i": 1, "u": 1, "f": 2}
     return ranks[as_dtype(from_).kind] <= ranks[as_dtype(to).kind]

@@ -1,7 +1,9 @@
 """Mistakes in captures and replays, made inside `impl.replay`."""
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from conformance.saboteurs.edits import Edit
@@ -37,6 +39,16 @@ class PartsOfMeshesAreNotHeld(Edit):
     first = "test_memory_of_which_a_part_is_held_is_not_unused"
     file = "impl/realize/prepared.py"
     old, new = "whole = memory.members[0] is memory", "whole = True"
+
+
+class ModelsAreCopied(ImplPatch):
+    rule = "replay.wrapper.attributes"
+    description = "the attributes of a captured model are those of a copy"
+    target = "impl.replay.jit:TinyJit.__getattr__"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda captured, name: original(SimpleNamespace(
+            function=copy.copy(captured.__dict__["function"])), name)
 
 
 class WhatSharesMemoryStaysTogether(ImplPatch):

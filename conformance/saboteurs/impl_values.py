@@ -31,6 +31,22 @@ class FewestBytes(Edit):
         "least = min(common, key=lambda d: (d.itemsize, -d.rank))"
 
 
+class MixedDtypesAreRemembered(Edit):
+    rule = "dtypes.default.set"
+    description = "what two dtypes meet in is what it was under another default"
+    first = "test_the_default_dtype_is_chosen"
+    file = "impl/dtypes.py"
+    old, new = "promoted.cache_clear()", "promoted.cache_info()"
+
+
+class CapturesForgetTheDefault(Edit):
+    rule = "dtypes.default.set"
+    description = "a replay makes numbers of the dtype that was the default when it was captured"
+    first = "test_a_replay_follows_the_default_dtype"
+    file = "impl/dtypes.py"
+    old, new = 'type.__setattr__(cls, "defaults", ', 'type.__setattr__(cls, "_defaults", '
+
+
 class NumbersWidenHalves(Edit):
     rule = "dtypes.scalar.weak+2"
     description = "a Python float makes a default float of whatever it meets"

@@ -37,6 +37,19 @@ def test_what_is_known_is_printed_if_it_is_short(x: Tensor, shown: str) -> None:
 
 
 @verifies("tensor.print.nothing+3")
+def test_a_notebook_shows_a_table_and_a_histogram() -> None:
+    few = Tensor([[1.0, -2.0], [float("nan"), 4.0]])._repr_html_()
+    assert "float32 (2, 2) on" in few and few.count("<td>") == 4 and "<td>-2</td>" in few
+    assert "-2 to 4, mean 1, 1 not finite" in few and few.count("<rect") == 24
+    many = Tensor(np.arange(24.0 * 40 * 50).reshape(24, 40, 50))._repr_html_()
+    assert many.count("<td>") == 49 and many.count("&hellip;") == 13 and "0 to 4.8e+04" in many
+    for empty in (Tensor(np.zeros((0, 3))), Tensor([1.0]) + 1, Tensor([float("inf")])):
+        before = counts()
+        assert "<rect" not in empty._repr_html_() and counts() == before
+    assert "&lt;" not in Tensor(True)._repr_html_() and "<td>1</td>" in Tensor(True)._repr_html_()
+
+
+@verifies("tensor.print.nothing+3")
 def test_printing_computes_nothing() -> None:
     x = Tensor([1.0, 2.0]).realize()
     lazy = [x + 1, x[0], Tensor.rand(2), Tensor.arange(3), Tensor.empty(2), x.to("REFERENCE") * 2]

@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, Variable
+from impl import Tensor, TinyJit, Variable, dtypes
+from impl.errors import DTypeError
 
 NUMBERS = np.arange(120, dtype=np.int32).reshape(2, 3, 4, 5)
 
@@ -152,6 +154,53 @@ def test_gradients_of_a_mixture_of_indices() -> None:
     expected, same = np.zeros(NUMBERS.shape), (*index[:1], np.array([0, 2, 2]), *index[2:])
     np.add.at(expected, same, 2)  # type: ignore[arg-type]
     assert np.array_equal((x[index] * 2).sum().gradient(x)[0].numpy(), expected)
+
+
+@pytest.fixture
+def defaults() -> Iterator[None]:
+    """The default dtypes, which are what they were afterwards."""
+    before = dtypes.default_float, dtypes.default_int
+    yield
+    dtypes.default_float, dtypes.default_int = before
+
+
+@verifies("dtypes.default.set")
+@pytest.mark.parametrize("chosen", ["float64", "float16", "bfloat16", "float32"])
+def test_the_default_dtype_is_chosen(chosen: str, defaults: None) -> None:
+    whole = Tensor([1], dtype="int64"), Tensor([1], dtype="uint64")
+    assert (whole[0] + whole[1]).dtype is dtypes.float32
+    wanted = getattr(dtypes, chosen)
+    dtypes.default_float = wanted
+    made = [Tensor([0.5, 1.5]), Tensor(0.5), Tensor.zeros(2), Tensor.rand(2), whole[0] * 1.5,
+            whole[0] / 2, whole[0] + whole[1], Tensor.linspace(0, 1, 3), Tensor([1], dtype=float)]
+    assert [each.dtype for each in made] == [wanted] * len(made)
+    assert made[0].tolist() == [0.5, 1.5]
+    assert Tensor(np.ones(2, np.float32)).dtype is dtypes.float32
+    dtypes.default_int = dtypes.int16
+    assert Tensor([1, 2]).dtype is dtypes.int16 and Tensor.arange(3).dtype is dtypes.int16
+    assert Tensor([1 << 20]).dtype is dtypes.int64
+
+
+@verifies("dtypes.default.set")
+def test_a_replay_follows_the_default_dtype(defaults: None) -> None:
+    step = TinyJit(lambda x: (x + 1) * 0.5)
+    x = Tensor([1, 2])
+    for _ in range(3):
+        assert step(x).dtype is dtypes.float32
+    dtypes.default_float = dtypes.float64
+    for _ in range(3):
+        assert step(x).dtype is dtypes.float64
+    dtypes.default_float = dtypes.float32
+    replays = step.replays
+    assert step(x).dtype is dtypes.float32 and step.replays == replays + 1
+
+
+@verifies("dtypes.default.set")
+def test_other_defaults_are_refused(defaults: None) -> None:
+    for name, value in (("default_float", "int32"), ("default_int", "uint8"), ("float32", "int8")):
+        with pytest.raises(DTypeError, match=name):
+            setattr(dtypes, name, value)
+    assert dtypes.defaults == (dtypes.float32, dtypes.int32)
 
 
 @verifies("dtypes.scalar.weak+2")

@@ -1,6 +1,7 @@
 """A program of PyTorch with another import: the same lines, asked of both."""
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import impl
+from conformance.trace import verifies
 from impl import Tensor, nn
 from impl import torch as ours
 from impl.errors import ArgumentError, NameMissingError
@@ -178,7 +180,7 @@ def test_the_names_are_those_of_the_whole_module_too() -> None:
 
 
 @pytest.mark.parametrize(("name", "remedy"), [
-    ("zerox", "did you mean zeros?"), ("compile", "TinyJit(step)"), ("complex64", "a pair"),
+    ("zerox", "did you mean zeros?"), ("jit", "TinyJit(function)"), ("complex64", "a pair"),
     ("sparse", "all tensors are dense"), ("hash_tensor", "x.data()")])
 def test_a_name_that_is_not_there_says_what_to_write(name: str, remedy: str) -> None:
     with pytest.raises(NameMissingError, match=f"^torch: there is no {name}; ") as caught:
@@ -305,3 +307,53 @@ def test_what_is_written_to_data_is_written_to_the_tensor() -> None:
     nn.init.constant_(weight.data, 7.0)
     assert weight.tolist() == [[7, 7], [7, 7]]
     assert ours.FloatTensor(2, 3).shape == (2, 3)
+
+
+@verifies("replay.wrapper.attributes")
+def test_a_compiled_model_is_trained_like_the_model() -> None:
+    ours.manual_seed(3)
+    plain = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).train()
+    compiled = ours.compile(copy.deepcopy(plain), mode="max-autotune")
+    x, losses = Tensor([[1.0, -2.0, 3.0], [0.5, 0.25, -1.0]]), []
+    for model in (plain, compiled):
+        optimizer = ours.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    assert losses[:5] == losses[5:] and losses[0] > losses[4]
+    assert compiled.replays == 3 and list(compiled.state_dict()) == list(plain.state_dict())
+    assert compiled.eval() is compiled.function and not compiled.training
+    with pytest.raises(NameMissingError, match="there is no qqq"):
+        compiled.qqq  # noqa: B018
+
+    @ours.compile(fullgraph=True)
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2
+
+    assert [doubled(x[0]).tolist() for _ in range(3)] == [[2, -4, 6]] * 3 and doubled.replays == 1
+    assert doubled.__name__ == "doubled"
+
+
+def test_dtypes_and_functions_by_other_names() -> None:
+    try:
+        ours.set_default_dtype(ours.float64)
+        assert ours.get_default_dtype() is ours.tensor([1.0]).dtype is ours.float64
+    finally:
+        ours.set_default_dtype(ours.float32)
+    kinds = ["bool", "uint8", "int64", "float16"]
+    assert [[ours.can_cast(getattr(ours, a), getattr(ours, b)) for b in kinds] for a in kinds] == [
+        [True] * 4, [False, True, True, True], [False, True, True, True], [False] * 3 + [True]]
+    assert ours.promote_types(ours.int8, ours.uint8) is ours.int16
+    assert ours.result_type(ours.tensor([1]), 1.0) is ours.result_type(1, 1.0) is ours.float32
+    assert ours.frombuffer(b"\1\0\2\0\3\0", dtype=ours.int16, offset=2).tolist() == [2, 3]
+    square = ours.tensor([[1.0, 1.0], [0.0, 1.0]])
+    assert ours.chain_matmul(square, square, square).tolist() == [[1, 3], [0, 1]]
+    assert ours.special.expit(ours.tensor([0.0])).tolist() == [0.5]
+    assert ours.tensor([1.0])[ours.newaxis].shape == (1, 1)
+    threads = ours.get_num_threads()
+    ours.set_num_threads(1)
+    assert ours.get_num_threads() == 1
+    ours.set_num_threads(threads)
