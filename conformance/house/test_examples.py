@@ -26,7 +26,7 @@ from conformance.trace.excerpts import SOURCE_LINE
 
 TEXTS = [
     *sorted((ROOT / "spec").glob("*.md")),
-    *(ROOT / name for name in ("README.md", "docs/index.md", "docs/differences.md",
+    *(ROOT / name for name in ("README.md", "docs/index.md", "docs/demo.md", "docs/differences.md",
                               "docs/several-devices.md", "docs/own-kernels.md", "docs/exporting.md")
       if (ROOT / name).exists()),
     *sorted((ROOT / "docs" / "course").glob("*.md")),
