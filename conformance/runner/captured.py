@@ -10,7 +10,8 @@ the same. The status is 0 if nothing differed and enough calls were replayed.
 
     python -m conformance.runner.captured --known
 
-plays bodies as users write them (`bodies`) and ways in which a change may be hidden (`changed`).
+plays bodies as users write them (`bodies`, `loops`), and ways in which a change may be hidden
+(`changed`).
 """
 from __future__ import annotations
 
@@ -363,7 +364,8 @@ def drawn(number: int, calls: int = 9) -> Drawn:
     lines = dice.choices(_FOLLOWED, k=dice.randint(1, 5))
     if dice.random() < 0.06:
         lines.insert(dice.randrange(len(lines) + 1), dice.choice(_TRACED))
-    lines.sort(key=lambda line: not line.startswith("global"))
+    first = dict.fromkeys(line for line in lines if line.startswith("global"))  # each once, on top
+    lines = [*first, *(line for line in lines if line not in first)]
     body = "def body(x):\n    y = x + 1\n" + "".join(f"    {line}\n" for line in lines) \
         + f"    return {dice.choice(('y', 'y', '[y, o.k]', '(y * 2, y)', 'dict(y=y)'))}\n"
     relevant = [each for each in _CHANGES if any(
@@ -490,11 +492,12 @@ def tried(numbers: Sequence[int]) -> Tally:
 
 def known(part: str = "") -> int:
     """Play the programs that are written down; how many came out otherwise than their bodies."""
-    from conformance.chapters.following import bodies
+    from conformance.chapters.following import bodies, loops
     from conformance.runner import changed
     from impl import Context, TinyJit
     programs: list[tuple[str, Any, Any, str]] = [
-        (make.__name__, make, bodies.played, make().why) for make in bodies.BODIES]
+        (make.__name__, make, bodies.played, make().why)
+        for make in [*bodies.BODIES, *loops.LOOPS]]
     programs += [(each.name, each, changed.played, "") for each in changed.PROGRAMS]
     wrong = replayed = count = 0
     for name, program, play, why in programs:

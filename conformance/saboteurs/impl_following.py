@@ -54,6 +54,14 @@ class WhatWasChangedIsNotSaid(Edit):
     new = "pass"
 
 
+class ComputedNamesAreNone(Edit):
+    rule = "following.reads.places"
+    description = "getattr with a name that is computed reads no method of the class"
+    file = "impl/following/calls.py"
+    first = "test_names_that_are_computed"
+    old, new = "if name.startswith(start)])", "if name == start])"
+
+
 class LayersAreNotMade(Edit):
     rule = "following.reads.places"
     description = "what checks the arguments of a layer is taken for the one that makes it"

@@ -203,6 +203,14 @@ class TheOldFunctionIsCalled(Edit):
     old, new = "known.function != bound:", "known.function.__self__ is not instance:"
 
 
+class StandInsAreLeftOutside(Edit):
+    rule = "replay.guard.complete"
+    description = "what a body keeps of an argument in a call that is captured is a copy"
+    file = "impl/replay/jit.py"
+    first = "test_what_is_left_outside"
+    old, new = "            call.leave(reads)\n", ""
+
+
 class CapturesHaveNoLimit(Edit):
     rule = "replay.entries.limit"
     description = "there is a further capture for each call that differs"

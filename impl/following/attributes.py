@@ -31,9 +31,6 @@ from impl.following.things import (
 from impl.ir import UOp
 from impl.tensor import Tensor
 
-#: The attributes that containers of Python, and what goes through them, have.
-_METHODS = frozenset(name for kind in (
-    *pure.CONTAINERS, slice, types.GeneratorType, bytearray) for name in dir(kind))
 #: Ways to look for an attribute that are those of any object.
 _GENERIC: list[Any] = [kind.__getattribute__ for kind in (
     object, tuple, list, dict, set, frozenset, types.SimpleNamespace, types.FunctionType, int,
@@ -69,7 +66,7 @@ class Attributes(Notes):
                 return self.wrap(thing.kind, thing.kind.__name__)
             if thing.kind is not None:
                 return found | self.of_class(thing, thing.kind, name)
-            if name not in _METHODS and thing.code is None and not thing.named:
+            if name not in pure.METHODS and thing.code is None and not thing.named:
                 return NONE
             return found | self.intern(Native, thing, name)
         if isinstance(thing, Bound):
@@ -162,6 +159,8 @@ class Attributes(Notes):
         if name == "__dict__" and outside is not None and not is_type:
             own = getattr(outside.value, "__dict__", None)
             return NOTHING if own is None else self.wrap(own, path)
+        if kind in pure.CLOSED and not is_type and not hasattr(outside and outside.value, name):
+            return NONE  # a descriptor or the like
         if kind.__getattribute__ not in _GENERIC and not is_type:
             return self.refuse(f"reads {path}, and {kind.__name__} has a __getattribute__ of its "
                                "own", "use plain attributes")
@@ -171,7 +170,7 @@ class Attributes(Notes):
             if of_meta is not None:
                 return of_meta
         is_data = hasattr(type(found), "__set__")
-        own_names = None
+        own_names, written = None, NONE
         if outside is not None and order is None and not is_data:
             own_names = getattr(outside.value, "__dict__", None)
             if own_names is not None and name in own_names:
@@ -179,11 +178,12 @@ class Attributes(Notes):
                 return self.wrap(held, path) | self.written_to(own_names, name)
             if own_names is not None:
                 self.reads.note("absent", own_names, name, path)
+                written = self.written_to(own_names, name)
         if order not in (None, kind.__mro__) or type(kind) is not type or _computes(found):
             self.own(order or kind.__mro__, name)
         if found is MISSING:
-            return self.of_missing(thing, kind, name)
-        return self.bound(thing, kind, name, found, path, is_type)
+            return written | self.of_missing(thing, kind, name)
+        return written | self.bound(thing, kind, name, found, path, is_type)
 
     def own(self, order: Sequence[type], name: str) -> None:
         """Note which of some classes has a name first, and what it is there."""
@@ -224,9 +224,8 @@ class Attributes(Notes):
         asked = found_in(kind.__mro__, "__getattr__")
         if isinstance(asked, types.FunctionType) and meta is None:
             self.own(kind.__mro__, name)
-            if is_library(asked.__code__.co_filename) \
-                    and asked.__annotations__.get("return") == "NoReturn":
-                return NONE  # it always raises
+            if always_raises(asked):
+                return NONE
             return self.call(self.intern(Bound, self.only(asked, f"{kind.__name__}.__getattr__"),
                                          thing), [self.wrap(name, name)], {})
         if meta is None:
@@ -276,6 +275,9 @@ class Attributes(Notes):
         if isinstance(found, types.GetSetDescriptorType):
             if isinstance(thing, Created) and issubclass(kind, BaseException):
                 return self.contents_of(thing)  # its arguments
+            if name == "__code__" and isinstance(getattr(thing, "value", None), types.FunctionType):
+                self.reads.note("code", thing.value, "", thing.path)
+                return NOTHING
             if name in ("__doc__", "__name__", "__qualname__") and isinstance(thing, Outside):
                 return self.wrap(self.reads.note("attribute", thing.value, name, path), path)
             return self.refuse(f"reads {path}", "read it outside of the function")
@@ -300,6 +302,12 @@ class Attributes(Notes):
         found = self.written.get(id(space), {})
         return frozenset().union(*found.values()) if name is None else \
             frozenset(found.get(name, ()))
+
+
+def always_raises(function: Any) -> bool:
+    """Whether a function of this library says so of itself."""
+    return isinstance(function, types.FunctionType) and is_library(function.__code__.co_filename) \
+        and function.__annotations__.get("return") == "NoReturn"
 
 
 def _computes(found: Any) -> bool:

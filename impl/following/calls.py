@@ -14,6 +14,7 @@ from typing import Any
 
 from impl.errors import is_library
 from impl.following import pure
+from impl.following.attributes import always_raises
 from impl.following.parts import Parts
 from impl.following.reads import (
     MISSING,
@@ -154,6 +155,9 @@ class Calls(Parts):
             wrapped = getattr(value, "__wrapped__", None)  # a function of ours that only checks
             if isinstance(wrapped, types.FunctionType) and pure.is_followed(wrapped.__code__):
                 return self.call(self.wrap(wrapped, thing.path), args, kwargs, rest)
+            if value.__module__.startswith(("impl.tensor.", "impl.torch")):
+                # methods of tensors, as functions
+                return self.computed([*args, *kwargs.values(), rest])
             inner = [self.wrap(cell.cell_contents, thing.path) for cell in value.__closure__ or ()
                      if _filled(cell)]
             return self.given_away([*args, *kwargs.values(), rest, *inner])
@@ -173,14 +177,40 @@ class Calls(Parts):
         """`getattr(object, name)` with names that are known."""
         if len(args) < 2 or not args[0]:
             return NOTHING
-        names = [each.value for each in args[1] if isinstance(each, Outside)]
-        if self.is_unsure(args[1]):
-            return self.refuse("reads an attribute whose name is computed",
-                               "write object.name, or use a dict")
         found = frozenset().union(*args[2:])
-        for name in names:
-            found |= self.attributes(args[0], str(name))
+        for name in args[1]:
+            if not isinstance(name, Outside):
+                for thing in args[0] if isinstance(name, Outcome) else ():
+                    found |= self.attributes_named(thing, getattr(name, "start", ""))
+            elif isinstance(name.value, str):
+                found |= self.attributes(args[0], name.value)
         return found
+
+    def attributes_named(self, thing: Any, start: str) -> Value:
+        """All attributes of a thing whose names begin so: `getattr(model, f"layer{n}")`."""
+        if isinstance(thing, Outcome):  # what users have added to the class of tensors is seen
+            return SIZES.union(*[self.of_tensor(thing, name) for name in dir(Tensor)])
+        value, own = getattr(thing, "value", None), {start: None}
+        kind = type(value) if isinstance(thing, Outside) else getattr(thing, "kind", dict)
+        asked = getattr(kind, "__getattr__", None)
+        if isinstance(thing, Outside) and thing.single or kind in (None, *pure.CONTAINERS):
+            pass  # a number, a text, a tensor, a container: they have methods only
+        elif not start or asked is not None and not always_raises(asked) \
+                or isinstance(thing, Outside) and (
+                    isinstance(value, types.ModuleType)
+                    or type(getattr(value, "__dict__", None)) is not dict):
+            return self.refuse("reads an attribute whose name is computed",
+                               "write object.name, let the name begin with a text, as in "
+                               "f'layer{n}', or use a dict")
+        elif isinstance(thing, Outside):
+            own = vars(value)
+            self.elements(self.only(own, f"{thing.path}.__dict__"))
+            for base in kind.__mro__:
+                if pure.is_open(base) and not pure.is_fixed(base.__module__):
+                    self.reads.note("names", base, "", base.__name__)
+        names = dict.fromkeys((*own, *(dir(kind) if kind is not None else pure.METHODS)))
+        return NOTHING.union(*[self.attribute(thing, name) for name in names
+                               if name.startswith(start)])
 
     def call_class(self, thing: Outside, value: type, args: Sequence[Value],
                    kwargs: dict[str, Value], rest: Value) -> Value:

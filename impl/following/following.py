@@ -16,6 +16,7 @@ from impl.dtypes import dtypes
 from impl.following import pure, versions
 from impl.following.calls import Calls
 from impl.following.reads import (
+    MISSING,
     Reads,
     is_container,
 )
@@ -96,9 +97,11 @@ class Following(Calls):
                 return
             if isinstance(held, (*pure.PLAIN, tuple, types.FunctionType)) and not name:
                 return
-            if name and name in getattr(held, "__dict__", ()) and not isinstance(held, type) \
+            own = getattr(held, "__dict__", None)
+            if name and own is not None and not isinstance(held, type) \
                     and not hasattr(type(found_in(type(held).__mro__, name)), "__set__") \
-                    and self.is_kept(value, "attribute", held, name, f"{thing.path}.{name}"):
+                    and self.is_kept(value, *(("attribute", held) if name in own else
+                                              ("absent", own)), name, f"{thing.path}.{name}"):
                 return
             shown = f"{thing.path}.{name}" if name else f"{what} {thing.path}".strip()
             self.refuse(f"changes {shown}, which is outside; a replay would not do it again",
@@ -113,11 +116,11 @@ class Following(Calls):
         """
         # r[impl following.reads.places]
         held = self.reads.note(kind, owner, key, path)
-        if not pure.is_plain(held) or not all(
+        if not (pure.is_plain(held) or held is MISSING) or not all(
                 isinstance(each, Outcome) or isinstance(each, Outside)
                 and pure.is_plain(each.value) for each in value):
             return False
-        space = owner if kind == "item" else vars(owner)
+        space = vars(owner) if kind == "attribute" else owner
         self.put(self.written.setdefault(id(space), {}).setdefault(key, set()), value)
         self.reads.written[kind, id(owner), key] = self.reason(
             f"changes {path}, which is outside; a replay would not do it again",

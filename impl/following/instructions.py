@@ -328,6 +328,9 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
         stack.append(NOTHING)
         return
     result = NOTHING | found & SIZES
+    if each.argrepr in ("+", "%") and (text := following.text(left)) != NOTHING:
+        following.count(right)
+        result = text
     if each.argrepr.endswith("="):
         result |= left
     parts = [thing for thing in left | right if isinstance(thing, Created) or isinstance(
@@ -400,8 +403,8 @@ def _build(following: Following, frame: Entered, each: dis.Instruction, stack: S
 
 @operation("BUILD_STRING")
 def _text(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
-    popped(stack, each.arg or 0)
-    stack.append(NOTHING)
+    parts = popped(stack, each.arg or 0)
+    stack.append(following.text(parts[0]))
 
 
 @operation("LIST_APPEND", "SET_ADD", "MAP_ADD", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE",

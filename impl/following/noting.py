@@ -22,6 +22,7 @@ from impl.following.things import (
     Entered,
     Outside,
     SizeOutcome,
+    TextOutcome,
     Value,
 )
 from impl.ir import UOp
@@ -161,6 +162,15 @@ class Notes:
         """Whether a value may be something that is computed: not one of some known constants."""
         return not all(isinstance(each, Outside) and pure.is_plain(each.value)
                        for each in value)
+
+    def text(self, first: Value) -> Value:
+        """A text that is computed, by its first part; what is known of it is how it begins."""
+        starts = {each.value.partition("%")[0] for each in first
+                  if isinstance(each, Outside) and type(each.value) is str}
+        if len(starts) != len(first):
+            return NOTHING
+        return frozenset(self.interned.setdefault(("text", each), TextOutcome(each))
+                         for each in sorted(starts))
 
     def contents_of(self, thing: Created) -> Value:
         """A container of all that was put into a thing; what is put in there is put into both."""

@@ -34,6 +34,9 @@ CLOSED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types
           types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
           types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, slice, property,
           staticmethod, classmethod, super, type)
+#: The attributes that containers of Python, and what goes through them, have.
+METHODS = dict.fromkeys(name for kind in (
+    *CONTAINERS, slice, types.GeneratorType, bytearray) for name in dir(kind))
 #: What finds a part of a named tuple by its name.
 TUPLE_GETTER: type = type(vars(collections.namedtuple("Pair", "left"))["left"])
 #: Their methods that change them.

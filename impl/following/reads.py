@@ -203,8 +203,12 @@ class Reads:
     def changed(self) -> list[Reason]:
         """Why the places that the function writes to do not hold what they held."""
         return [self.written[place.kind, id(place.owner), place.key]
-                for place in self.places.values()
-                if (place.kind, id(place.owner), place.key) in self.written and not place.holds()]
+                for place in self.kept() if not place.holds()]
+
+    def kept(self) -> list[Read]:
+        """The places that the function writes to."""
+        return [place for place in self.places.values()
+                if (place.kind, id(place.owner), place.key) in self.written]
 
     def broken(self) -> Read | None:
         """A place that holds something else now."""

@@ -97,6 +97,16 @@ class SizeOutcome(Outcome):
     __slots__ = ()
 
 
+class TextOutcome(Outcome):
+    """A text that is computed, of which it is known how it begins: `f"layer{n}"`."""
+
+    __slots__ = ("start",)
+
+    def __init__(self, start: str) -> None:
+        super().__init__()
+        self.start = start
+
+
 Value = frozenset[Any]
 NONE: Value = frozenset()
 NOTHING: Value = frozenset([Outcome()])

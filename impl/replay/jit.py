@@ -275,6 +275,7 @@ class TinyJit(Generic[Parameters, Returned]):
                     recording = capture.finish(result)
         finally:
             call.write_back()
+            call.leave(reads)
         return result, recording
 
     def _keep(self, recording: Recording) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.chapters.following import bodies
+from conformance.chapters.following import bodies, loops
 from conformance.runner import captured, changed
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable, nn
@@ -52,17 +52,74 @@ def test_hidden_changes_are_seen(program: changed.Changed) -> None:
 
 @pytest.mark.parametrize("name", ["texts_as_keys", "named_tuples", "partials", "carried_state",
                                   "decorated", "flags", "managed", "smoothed", "collected",
-                                  "layers_made_inside", "eval_and_back", "put_back", "namespaces"])
+                                  "layers_made_inside", "eval_and_back", "put_back", "namespaces",
+                                  "clusters"])
 @verifies("replay.guard.complete", observe="replay")
 @verifies("following.reads.places", observe="replay")
 def test_bodies_of_users_are_replayed(name: str) -> None:
     """A sample; the whole is `python -m conformance.runner.captured --known`."""
-    make = getattr(bodies, name)
+    make = getattr(bodies, name, None) or getattr(loops, name)
     with Context(DEVICE="REFERENCE"):
         wanted, _ = bodies.played(make, lambda function: function)
         found, step = bodies.played(make, TinyJit)
     changes = len(make().changes) - (name == "put_back")  # one of them the body undoes
     assert found == wanted and step.replays >= 2 + changes, step.explain()
+
+
+class Stages:
+    def __init__(self, count: int) -> None:
+        self.count, self.mode, self.last = count, "up", None
+        for number in range(count):
+            setattr(self, f"layer{number}", functools.partial(Tensor.mul, 2.0 + number))
+
+    def go_up(self, x: Tensor) -> Tensor:
+        return x * 10
+
+    def go_down(self, x: Tensor) -> Tensor:
+        return x / 10
+
+    def __call__(self, x: Tensor) -> Tensor:
+        for number in range(self.count):
+            x = getattr(self, f"layer{number}")(x)
+        return getattr(getattr(self, "go_" + self.mode)(x), "".join(["re", "lu"]))()
+
+
+@verifies("replay.guard.complete", observe="replay")
+@verifies("following.reads.places", observe="replay")
+def test_names_that_are_computed_are_followed_by_how_they_begin() -> None:
+    stages = Stages(2)
+    step = TinyJit(stages)
+    assert [step(numbers(1)).item() for _ in range(4)] == [60] * 4 and step.replays == 2
+    stages.mode = "down"
+    assert round(step(numbers(1)).item(), 3) == 0.6
+    stages.layer1 = lambda x: x - 9  # type: ignore[attr-defined]
+    assert [step(numbers(1)).item() for _ in range(3)] == [0] * 3 and step.replays == 4
+    Stages.go_down = lambda self, x: x * x  # type: ignore[method-assign]
+    assert step(numbers(1)).item() == 49
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Tensor, "relu", lambda x: x + 1)
+        assert step(numbers(1)).item() == 50
+
+
+@verifies("replay.guard.complete", observe="replay")
+@verifies("following.traced.reason", observe="replay")
+def test_what_is_left_outside_is_the_argument() -> None:
+    """Also in a call that is captured, whose body works on stand-ins."""
+    outside = types.SimpleNamespace(last=None, parts=None)
+
+    def body(x: Tensor) -> Tensor:
+        outside.last = x
+        outside.parts = x.split(1)
+        return x + 1
+
+    step = TinyJit(body)
+    for _ in range(6):
+        outside.last = outside.parts = None
+        x = numbers(1, 2)
+        assert step(x).tolist() == [2, 3] and outside.last is x
+        outside.parts[1].assign(numbers(7))
+        assert x.tolist() == [1, 7]
+    assert step.replays == 0 and "outside" in step.explain()
 
 
 class Holder:
@@ -145,7 +202,7 @@ def test_training_optimisers_and_gradients() -> None:
 
 @verifies("following.traced.reason", observe="replay")
 def test_what_cannot_be_followed_is_named_with_its_line() -> None:
-    table, which = {"a": 1.0}, numbers(1)
+    table, which, holder = {"a": 1.0}, numbers(1), types.SimpleNamespace(k=1.0, k2=2.0)
 
     def clock(x: Tensor) -> Tensor:
         return x + time.time() * 0
@@ -155,8 +212,8 @@ def test_what_cannot_be_followed_is_named_with_its_line() -> None:
         return x
 
     def computed(x: Tensor) -> Tensor:
-        name = "re" + "lu"[: x.ndim + 1]
-        found: Tensor = getattr(x, name)()
+        name = "".join(["k", "2"][: x.ndim])
+        found: Tensor = x * getattr(holder, name)
         return found
 
     large = np.zeros(1 << 16, np.float32)
