@@ -58,7 +58,7 @@ class ComputedNamesAreNone(Edit):
     rule = "following.reads.places"
     description = "getattr with a name that is computed reads no method of the class"
     file = "impl/following/calls.py"
-    first = "test_names_that_are_computed"
+    first = "test_names_that_are_computed_are_followed_by_how_they_begin"
     old, new = "if name.startswith(start)])", "if name == start])"
 
 

@@ -207,7 +207,7 @@ class StandInsAreLeftOutside(Edit):
     rule = "replay.guard.complete"
     description = "what a body keeps of an argument in a call that is captured is a copy"
     file = "impl/replay/jit.py"
-    first = "test_what_is_left_outside"
+    first = "test_what_is_left_outside_is_the_argument"
     old, new = "            call.leave(reads)\n", ""
 
 
