@@ -25,6 +25,7 @@ COMMANDS = {
     "schedule": "what schedules cost, here and in other libraries",
     "devices": "what planning costs on meshes",
     "memory": "how tight memory is planned, on problems from files",
+    "networks": "each kernel of common networks beside its roofline",
     "ranks": "data parallel training by one and by two processes, here and in PyTorch",
     "checkpoint": "a training step of a GPT in half the memory, and what it costs",
     "table": "print the table of a result",

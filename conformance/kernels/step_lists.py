@@ -39,7 +39,15 @@ from impl.errors import DTypeError
 from impl.ir import Ops, UOp
 from impl.kernel import Analysis, verify_kernel
 from impl.realize import ensure_memory
-from impl.steps import OF_LANES, STEPS, Step, StepError, apply_steps, fold_gates, step_parameters
+from impl.steps import (
+    OF_LANES,
+    STEPS,
+    Step,
+    StepError,
+    apply_steps,
+    starting_kernel,
+    step_parameters,
+)
 
 #: The most copies of one value that lanes may make, and nodes a kernel may have: texts stay short.
 MOST_LANES, MOST_NODES = 256, 1500
@@ -325,7 +333,7 @@ def trials(seed: int, lists: int = 2) -> tuple[list[tuple[Trial, Case, UOp]], li
     failed: list[Trial] = []
     draw = random.Random(f"steps {seed}")
     for number, case in enumerate(cases(seed)):
-        start = fold_gates(case.ast)
+        start = starting_kernel(case.ast)
         for which in range(1 + lists):
             ast = case.ast if which % 2 else start
             try:
@@ -381,7 +389,7 @@ def check_lanes(seeds: Sequence[int], lists: int = 2) -> tuple[list[Trial], list
             if len({each.block for each in case.arguments}) < len(case.arguments):
                 continue
             for _ in range(lists):
-                start, lanes = fold_gates(case.ast), draw.choice((2, 4, 8, 32))
+                start, lanes = starting_kernel(case.ast), draw.choice((2, 4, 8, 32))
                 try:
                     steps = drawn_list(start, draw, lanes)
                 except WrongStep as error:

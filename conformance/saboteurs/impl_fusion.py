@@ -174,16 +174,32 @@ class ProductsHandOnElements(Edit):
     rule = "fusion.split.product"
     description = "a product stays with the stages that need its elements"
     file = "impl/fusion/split.py"
-    old = "if parts[-1] and (alone or _is_product(parts[-1][-1], limits)):"
-    new = "if parts[-1] and alone:"
+    old, new = "(apart[number] or apart[number - 1])", "apart[number]"
 
 
 class EverySumIsAProduct(Edit):
     rule = "fusion.split.product"
     description = "a sum over one matrix has a kernel of its own too"
-    file = "impl/fusion/split.py"
+    file = "impl/fusion/products.py"
     old = "return any(wide & one - two and wide & two - one for one in used for two in used)"
     new = "return bool(wide and used)"
+
+
+class ConvolutionsStayAmongOthers(Edit):
+    rule = "fusion.stages.product"
+    description = "a product joins stages whose loops leave it no tile"
+    first = "test_a_convolution_is_not_joined_where_it_has_no_tile"
+    file = "impl/fusion/groups.py"
+    old, new = "if any(not has_tile(each, prefix) and", "if any(not prefix and"
+
+
+class WindowsStayAmongOthers(Edit):
+    rule = "fusion.stages.product"
+    description = "a sum over windows is no product, and joins any stages"
+    first = "test_a_convolution_is_not_joined_where_it_has_no_tile"
+    file = "impl/fusion/products.py"
+    old = "if form.iterations < max(limits.small_kernel, _LEAST_WINDOW * results):"
+    new = "if form.iterations:"
 
 
 class CountsTheLastBuffer(Edit):

@@ -145,3 +145,27 @@ class NobodyWaitsForStreams(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda vectors: ""
+
+
+class PassedElementsStayAlone(Edit):
+    rule = "choosing.plain.lanes"
+    description = "what passes one element on to other stages keeps all of them from being vectors"
+    first = "test_what_is_passed_on_element_by_element_is_a_vector"
+    file = "impl/choosing/plain.py"
+    old, new = " and not _passes_one(known, store)", ""
+
+
+class StagesPassOnTheirElements(Edit):
+    rule = "steps.start.passed"
+    description = "what one other stage needs passes through memory all the same"
+    first = "test_what_one_stage_needs_is_computed_there"
+    file = "impl/steps/step.py"
+    old, new = "return _without_passing(_fold_gates(ast))", "return _fold_gates(ast)"
+
+
+class ComputedFromWhatIsStoredSince(Edit):
+    rule = "steps.start.passed"
+    description = "what was passed on is computed where it is read, from memory that has changed"
+    first = "test_what_one_stage_needs_is_computed_there"
+    file = "impl/steps/step.py"
+    old, new = "or any(accessed(each) in needs for each in between)", "or not needs"

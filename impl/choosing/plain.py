@@ -109,19 +109,26 @@ def _is_plain(planner: Planner, loop: UOp) -> bool:
     bit = known.mask((loop,))
     scattered = contiguous = 0
     for store in _stores_along(known, loop):
-        if (grows[store.src[0].src[1]] or {}).get(loop) != 1:
+        if (grows[store.src[0].src[1]] or {}).get(loop) != 1 and not _passes_one(known, store):
             return False
     for node in known.order:
         if not known.free[node] & bit:
             continue
         if node.op is Ops.REDUCE or node.op is Ops.RANGE and node.arg[1] in LANES:
             return False
-        if node.op is Ops.LOAD:
+        if node.op is Ops.LOAD and node.src[0].src[0].op is not Ops.LOCAL:
             step = (grows[node.src[0].src[1]] or {loop: 2}).get(loop, 0)
             scattered, contiguous = scattered + (step not in (0, 1)), contiguous + (step == 1)
     lanes = known.lanes and any(_has_vector(planner, store, loop)
                                 for store in _stores_along(known, loop))
     return not lanes and scattered <= 1 + contiguous
+
+
+def _passes_one(known: Analysis, store: UOp) -> bool:
+    """Whether a stage passes one element on in each iteration of the prefix: its lanes will lie
+    side by side.
+    """
+    return store.src[0].src[0].op is Ops.LOCAL and not known.free[store.src[0].src[1]]
 
 
 def _has_vector(planner: Planner, store: UOp, loop: UOp) -> bool:

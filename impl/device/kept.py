@@ -19,7 +19,7 @@ from impl.ir import UOp
 from impl.kernel import Estimate
 from impl.render import SourceText
 from impl.searching import taken
-from impl.steps import Step, fold_gates
+from impl.steps import Step, starting_kernel
 
 Kept = TypeVar("Kept", bound="KeptProgram")
 #: A program, and what prints its text.
@@ -38,7 +38,7 @@ class KeptProgram(Program):
         """The kernel after the optimisation steps; those of a kept text are taken again."""
         if self._optimized is None and self._steps:
             again = zip(map(Step.parse, self._steps), self._reasons, strict=True)
-            self._optimized = taken(fold_gates(self.ast), again)
+            self._optimized = taken(starting_kernel(self.ast), again)
         return self._optimized or self.ast
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from impl.dependencies import History
 from impl.fusion.limits import FusionLimits
+from impl.fusion.products import has_tile, is_product, is_window
 from impl.ir import Ops, UOp
 from impl.placement import Placement
 from impl.places import Place
@@ -186,7 +187,7 @@ class _Grouper:
             return overwritten
         if not conflicts and not pairs:
             return "no common loops: they share an input, but not the way they walk over it"
-        problem = self._parallelism(group, stage, pairs, sizes)
+        problem = self._parallelism(group, stage, pairs, sizes) or self._tiles(group, stage, pairs)
         if problem is None:
             local, again = self._together(group, stage, pairs)
             problem = self._memory(local, again)
@@ -240,6 +241,19 @@ class _Grouper:
             return None
         return f"reduce: only {independent} independent iterations would be left, with " \
                f"{work} in all"
+
+    def _tiles(self, group: Group, stage: Stage, pairs: Pairs) -> str | None:
+        """Whether products, of the stage or of the kernel, would be left without a tile."""
+        kept = [position for position, _ in pairs]
+        prefixes = [(stage, [loop for _, loop in pairs])]
+        if len(kept) < len(group.sizes):
+            prefixes += [(m.stage, [m.prefix[i] for i in kept]) for m in group.members]
+        # r[impl fusion.stages.product]
+        if any(not has_tile(each, prefix) and (is_product(each, self.limits)
+                                               or is_window(each, self.limits))
+               for each, prefix in prefixes):
+            return "product: it would have no tile among the other stages"
+        return None
 
     def _memory(self, local: int, again: int) -> str | None:
         """Whether what one iteration of the prefix keeps and reads again stays in fast memory."""

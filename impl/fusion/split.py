@@ -12,14 +12,13 @@ Guarantees: the same stages in the same order; some groups are two. What was giv
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from impl.fusion.groups import Blocked, Group, Grouping, Member
 from impl.fusion.limits import FusionLimits
+from impl.fusion.products import is_product, is_window
 from impl.placement import Placement
-from impl.symbolic import extent
 
 Peak = tuple[int, int]  # bytes, and the group that runs then
 
@@ -51,32 +50,20 @@ _PRODUCT = "product: its tile needs a kernel with one result"
 def _around_products(group: Group, limits: FusionLimits) -> list[list[Member]]:
     """The members of a kernel in parts; all in one, if it is not a product that keeps it busy."""
     members = group.members
-    if len(members) == 1 or any(len(each.prefix) < len(each.stage.loops) for each in members) \
-            or not any(_is_product(each, limits) for each in members):
+    apart = [len(each.prefix) == len(each.stage.loops) and _is_large(each, limits)
+             for each in members]
+    if len(members) == 1 or not any(apart):
         return [members]
     parts: list[list[Member]] = [[]]
-    for each in members:
-        alone = _is_product(each, limits)
-        if parts[-1] and (alone or _is_product(parts[-1][-1], limits)):
+    for number, each in enumerate(members):
+        if parts[-1] and (apart[number] or apart[number - 1]):
             parts.append([])
         parts[-1].append(each)
     return parts
 
 
-def _is_product(member: Member, limits: FusionLimits) -> bool:
-    """Whether a stage adds many products of two matrices: one has no columns, the other no rows."""
-    # r[impl fusion.split.product]
-    form = member.stage.form
-    results = math.prod(extent(loop) for loop in form.loops)
-    if not form.reduced or form.iterations <= max(limits.small_kernel, _LEAST_SUM * results):
-        return False
-    wide = {loop for loop in form.loops if extent(loop) > 1}
-    used = [used for _, pattern in form.reads if (used := {*pattern.ranges}) & {*form.reduced}]
-    return any(wide & one - two and wide & two - one for one in used for two in used)
-
-
-#: A sum of fewer products is soon done, and one kernel is started sooner than two.
-_LEAST_SUM = 16
+def _is_large(member: Member, limits: FusionLimits) -> bool:
+    return is_product(member.stage, limits) or is_window(member.stage, limits)
 
 
 def split_at_peak(groups: list[Group], blocked: list[Blocked], placement: Placement,

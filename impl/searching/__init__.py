@@ -19,7 +19,7 @@ from impl.kernel import Analysis, DeviceLimits, verify_kernel
 from impl.rewrite import simplify
 from impl.searching.beam import searched_steps
 from impl.searching.trial import Bench
-from impl.steps import OF_LANES, Step, StepError, apply_steps, fold_gates
+from impl.steps import OF_LANES, Step, StepError, apply_steps, starting_kernel
 
 #: Lanes of a group whose items know nothing of each other.
 _LANES = 64
@@ -44,7 +44,7 @@ def optimize(ast: UOp, limits: DeviceLimits | None = None, bench: Bench | None =
         return taken(ast, asked)
     if written_text(ast) is not None:
         return _shared_out(ast, limits or DeviceLimits())
-    simple, width = fold_gates(ast), settings.get("BEAM")
+    simple, width = starting_kernel(ast), settings.get("BEAM")
     if width and bench is not None:
         # r[impl searching.trial.harmless]: what it finds are steps
         return taken(simple, searched_steps(simple, bench, width, search))

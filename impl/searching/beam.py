@@ -56,8 +56,8 @@ class Found:
 def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> Reasoned:
     """Steps for a kernel, each with its reason: kept ones, else those that a search finds.
 
-    `ast` is as `fold_gates` makes it. What cannot be tried gets the heuristic's list, and so does
-    what was not searched for yet if `search` is false.
+    `ast` is as `starting_kernel` makes it. What cannot be tried gets the heuristic's list, and so
+    does what was not searched for yet if `search` is false.
     """
     limits = bench.limits
     start = lane_steps(ast, limits) if limits.lanes > 1 else hand_steps(ast, limits)

@@ -17,7 +17,7 @@ from impl.steps.step import (
     Step,
     StepError,
     apply_steps,
-    fold_gates,
+    starting_kernel,
     step_parameters,
 )
 from impl.steps.threads import GroupTop, Thread
@@ -25,4 +25,4 @@ from impl.steps.upcast import Abreast, Roll, Upcast
 
 __all__ = ["DECLARED", "OF_GROUPS", "OF_LANES", "STEPS", "Abreast", "Cut", "Fetch", "GroupTop",
            "Merge", "Next", "Own", "PadTo", "Roll", "Share", "Split", "Step", "StepError", "Stream",
-           "Swap", "Thread", "Upcast", "apply_steps", "fold_gates", "step_parameters"]
+           "Swap", "Thread", "Upcast", "apply_steps", "starting_kernel", "step_parameters"]

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import Analysis
+from impl.kernel.analysis import Analysis, accessed, loaded
 from impl.steps.declaration import Declaration, StepError
+from impl.symbolic import conjuncts
 
 #: How each step is made from the numbers that are written behind its name.
 STEPS: dict[str, Callable[..., Step]] = {}
@@ -156,13 +157,78 @@ def apply_steps(ast: UOp, steps: Iterable[Step]) -> UOp:
     return known.ast
 
 
-def fold_gates(ast: UOp) -> UOp:
+def starting_kernel(ast: UOp) -> UOp:
+    """The kernel that steps begin with: gates are said once, and no stage passes on one element
+    that one other stage needs.
+    """
+    return _without_passing(_fold_gates(ast))
+
+
+def _fold_gates(ast: UOp) -> UOp:
     """A load is zero where it is not valid: WHERE(valid, load, 0) is the load."""
     folded: dict[UOp, UOp] = {}
     for node in ast.toposort():
-        if node.op is Ops.WHERE and node.src[1].op is Ops.LOAD and node.src[2].op is Ops.CONST:
-            condition, load, other = node.src
-            zero = other.arg == 0 and math.copysign(1, other.arg) > 0
-            if zero and load.src[0].src[2] is condition:
-                folded[node] = load
+        if node.op is Ops.WHERE and _is_zero(node.src[2]):
+            value = folded.get(node.src[1], node.src[1])
+            if _vanishes(value, conjuncts(node.src[0])):
+                folded[node] = value
     return ast.substitute(folded) if folded else ast
+
+
+def _is_zero(node: UOp) -> bool:
+    return node.op is Ops.CONST and node.arg == 0 and math.copysign(1, node.arg) > 0
+
+
+def _vanishes(value: UOp, conditions: Sequence[UOp]) -> bool:
+    """Whether a value is zero where one of some conditions does not hold."""
+    while value.op is Ops.WHERE and _is_zero(value.src[2]):
+        value = value.src[1]
+    if value.op is not Ops.LOAD:
+        return False
+    known = conjuncts(value.src[0].src[2])
+    return all(condition in known for condition in conditions)
+
+
+def _without_passing(ast: UOp) -> UOp:
+    """The kernel without stages whose only element one later stage reads: it is computed there."""
+    # r[impl steps.start.passed]
+    stores = list(ast.src)
+    place = 0
+    while place < len(stores):
+        reader = _only_reader(stores, place)
+        if reader is None:
+            place += 1
+            continue
+        made = stores.pop(place)
+        load = next(n for n in stores[reader - 1].toposort() if _reads(n, made))
+        stores[reader - 1] = stores[reader - 1].substitute({load: made.src[1]})
+    return ast if len(stores) == len(ast.src) else ast.replace(src=tuple(stores))
+
+
+def _reads(node: UOp, store: UOp) -> bool:
+    return node.op is Ops.LOAD and node.src[0].src[0] is store.src[0].src[0]
+
+
+def _only_reader(stores: Sequence[UOp], place: int) -> int | None:
+    """The only stage that reads what a stage passes on, if both have no loops of their own and
+    nothing that the first reads is stored between them.
+    """
+    store = stores[place]
+    target = store.src[0]
+    if target.src[0].op is not Ops.LOCAL or len(store.src) > 2 or target.src[1].op is not Ops.CONST:
+        return None
+    found = [i for i, each in enumerate(stores) if i != place
+             and any(n.op is Ops.INDEX and n.src[0] is target.src[0] for n in each.toposort())]
+    if len(found) != 1 or found[0] < place or len(stores[found[0]].src) > 2:
+        return None
+    reader = stores[found[0]]
+    read = [n for n in reader.src[1].toposort() if _reads(n, store)]
+    summed = {n for node in reader.src[1].toposort() if node.op is Ops.REDUCE
+              for n in node.toposort()}
+    needs = loaded(store.src[1].toposort())
+    between = stores[place + 1:found[0]]
+    if len(read) != 1 or read[0].src[0] is not target or read[0] in summed \
+            or any(_reads(n, store) for n in reader.src[0].toposort()) \
+            or any(accessed(each) in needs for each in between):
+        return None
+    return found[0]

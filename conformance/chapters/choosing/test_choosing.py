@@ -34,7 +34,7 @@ from impl.steps import (
     Swap,
     Upcast,
     apply_steps,
-    fold_gates,
+    starting_kernel,
 )
 
 LOOP, GLOBAL, REDUCE = RangeKind.LOOP, RangeKind.GLOBAL, RangeKind.REDUCE
@@ -394,8 +394,9 @@ def test_what_turns_out_to_be_no_product_gets_other_steps() -> None:
         x = Tensor(np.ones((2, 12, 8, 9), np.float16)).realize()
         weight = Tensor(np.ones((8, 3, 2, 2), np.float16)).realize()
         item = x.conv2d(weight, groups=4, dilation=2, padding=1).schedule()[-1]
-    steps = hand_steps(fold_gates(item.ast), DeviceLimits(vector_bytes=64, vector_registers=32))
-    assert steps and apply_steps(fold_gates(item.ast), [step for step, _ in steps])
+    start = starting_kernel(item.ast)
+    steps = hand_steps(start, DeviceLimits(vector_bytes=64, vector_registers=32))
+    assert steps and apply_steps(start, [step for step, _ in steps])
 
 
 def _sums(rows: int, inner: int, columns: int, apart: int = 0) -> UOp:

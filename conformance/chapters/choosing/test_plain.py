@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from conformance.kernels import kernel_builder as kb
-from conformance.kernels.kernel_builder import FLOAT, flat, load, param, reduce, store
+from conformance.kernels.kernel_builder import FLOAT, flat, load, local, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.choosing import hand_steps
@@ -43,6 +43,21 @@ def test_loops_are_merged_where_every_access_allows_it() -> None:
     out, given = np.zeros(1, np.float32), np.arange(1200, dtype=np.float32)
     kb.run(whole, out, given)
     assert out[0] == given.sum()
+
+
+@verifies("choosing.plain.lanes")
+def test_what_is_passed_on_element_by_element_is_a_vector() -> None:
+    """One stage computes what two others store, an element in each iteration."""
+    r, c = new_range(16, RangeKind.GLOBAL), new_range(64, RangeKind.GLOBAL)
+    at, passed = flat((r, 64), (c, 1)), load(local(0, 1), 0)
+    ast = kb.kernel(store(local(0, 1), 0, kb.apply(Ops.EXP, load(param(2), at))),
+                    store(param(0), at, kb.apply(Ops.ADD, passed, passed)),
+                    store(param(1), at, kb.apply(Ops.NEG, passed)), prefix=(r, c))
+    assert "UPCAST(0,16)" in names(ast)
+    arrays = [np.zeros(1024, np.float32), np.zeros(1024, np.float32),
+              np.arange(1024, dtype=np.float32) / 512]
+    kb.run(ast, *arrays)
+    assert np.allclose(arrays[0], 2 * np.exp(arrays[2])) and (arrays[0] == -2 * arrays[1]).all()
 
 
 @verifies("steps.value.equal")

@@ -675,6 +675,20 @@ def test_a_small_product_or_one_of_rows_stays_where_it_is_used() -> None:
     assert len(plan_of(scores.softmax(1)).kernels) == 1
 
 
+@verifies("fusion.stages.product")
+def test_a_convolution_is_not_joined_where_it_has_no_tile() -> None:
+    """Nor a depthwise one; a product whose rows are the loops of the kernel is."""
+    image, window, row = numbers(2, 16, 12, 12), numbers(16, 16, 3, 3), numbers(16, 1, 5, 5)
+    for made in (image.conv2d(window), image.conv2d(row, groups=16)):
+        plan = plan_of(made.softmax(1))  # per pixel: the channels are loops of their own
+        assert [len(kernel.ast.src) > 1 for kernel in plan.kernels] == [False, True]
+        assert [why for *_, why in plan.boundaries if why.startswith("product: ")]
+    layer = numbers(64, 64) @ numbers(64, 64)
+    assert len(plan_of((layer - layer.mean(1, keepdim=True)) @ numbers(64, 64)).kernels) == 1
+    small = numbers(2, 3, 5, 5).conv2d(numbers(3, 3, 3, 3))
+    assert len(plan_of(small.softmax(1)).kernels) == 1
+
+
 @verifies("fusion.split.pays+2")
 def test_a_kernel_is_cut_where_it_needs_too_much_memory_at_once() -> None:
     def branches() -> list[Tensor]:

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.kernels import kernel_builder as kb
 from conformance.kernels.devices import PROCESSORS, on_each_processor
-from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
+from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
 from conformance.trace import ROOT, verifies
 from impl import Context, Tensor, symbolic
 from impl.choosing import hand_steps
@@ -27,6 +27,7 @@ from impl.steps import (
     Swap,
     Upcast,
     apply_steps,
+    starting_kernel,
     step_parameters,
 )
 
@@ -191,22 +192,51 @@ from impl import Tensor, Context, dtypes
 from impl.ir import Ops
 from impl.choosing import hand_steps
 from impl.kernel import DeviceLimits
-from impl.steps import apply_steps, fold_gates
+from impl.steps import apply_steps, starting_kernel
 x = Tensor.full((16, 16), 3, dtype=dtypes.int8).contiguous().realize()
 total = x @ x
 for item in Tensor.schedule(total, total.min(), x + 1):
-    ast = fold_gates(item.ast)
+    ast = starting_kernel(item.ast)
     for _ in range(2):  # before any step, and after all of them
         loops = [node for node in ast.toposort() if node.op is Ops.RANGE]
         numbers = [loop.arg[0] for loop in loops]
         assert len(set(numbers)) == len(numbers), loops
-        steps = [step for step, _ in hand_steps(fold_gates(item.ast), DeviceLimits())]
-        ast = apply_steps(fold_gates(item.ast), steps)
+        steps = [step for step, _ in hand_steps(starting_kernel(item.ast), DeviceLimits())]
+        ast = apply_steps(starting_kernel(item.ast), steps)
 print("fine")
 """
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
                            check=False)
     assert found.stdout.strip() == "fine", found.stderr
+
+
+@verifies("steps.start.passed")
+def test_what_one_stage_needs_is_computed_there() -> None:
+    """Not where two need it, where it is needed again and again, or where memory has changed."""
+    def begun(second: UOp | None = None, again: bool = False, between: bool = False) -> list[UOp]:
+        row, k = new_range(8, RangeKind.GLOBAL), new_range(4, RangeKind.REDUCE)
+        passed = kb.apply(Ops.EXP, load(param(1), row))
+        read = load(local(0, 1), 0)
+        value = reduce(Ops.ADD, kb.apply(Ops.MUL, read, load(param(2), k)), k) if again else \
+            kb.apply(Ops.ADD, read, read)
+        stores = [store(local(0, 1), 0, passed)]
+        if between:
+            stores.append(store(param(1), row, load(param(3), row)))
+        stores.append(store(param(0), row, value))
+        if second is not None:
+            stores.append(store(param(4), row, kb.apply(Ops.NEG, second)))
+        ast = kb.kernel(*stores, prefix=(row,))
+        arrays = [np.arange(n + 1, n + 9, dtype=np.float32) / 8 for n in range(5)]
+        same = [array.copy() for array in arrays]
+        kb.run(ast, *arrays, device="REFERENCE")
+        kb.run(starting_kernel(ast), *same, device="REFERENCE")
+        assert all((one == two).all() for one, two in zip(arrays, same, strict=True))
+        return list(starting_kernel(ast).src)
+
+    assert len(begun()) == 1
+    assert len(begun(second=load(local(0, 1), 0))) == 3
+    assert len(begun(again=True)) == 2
+    assert len(begun(between=True)) == 3
 
 
 @pytest.mark.device("CPU")
