@@ -51,6 +51,14 @@ class ModelsAreCopied(ImplPatch):
             function=copy.copy(captured.__dict__["function"])), name)
 
 
+class StatesMakeResultsForget(Edit):
+    rule = "replay.gradient.eager"
+    description = "a result holds nothing where the function writes to any state"
+    first = "test_a_result_beside_a_state_that_is_written_holds_its_arguments"
+    file = "impl/replay/history.py"
+    old, new = "if not (why or bits & written)", "if not (why or every & written)"
+
+
 class WhatSharesMemoryStaysTogether(ImplPatch):
     rule = "replay.state.parted"
     description = "a capture does not part tensors that share memory"

@@ -102,8 +102,9 @@ class Expressions:
     """The expressions of what one call of a function made, on places for all that it was given.
 
     What stands in the places of a call is in three lists: for the arguments at `paths`, for
-    `states`, leaves from outside, and for `draws`, bound variables of the random numbers. With
-    `weak` the function overwrites what a gradient may need: nothing is kept in memory for one.
+    `states`, leaves from outside, and for `draws`, bound variables of the random numbers. What is
+    in `lasting` of these is needed by an expression of which the function overwrites nothing: only
+    that is kept in memory for a gradient.
     `dependent`: a result depends on a parameter, of which `own` are the leaves.
     """
 
@@ -112,7 +113,7 @@ class Expressions:
         self.name, self.own, self.dependent = name, own, False
         self.paths, self.states, self.draws = list[str](), list[UOp](), list[UOp]()
         self.expressions: dict[int, Expression] = {}  # by identity of the tensor
-        self.weak = False
+        self.lasting: tuple[list[bool], ...] = [], [], []
         self.given = {leaf: path for path, leaf in reversed([*leaves.items()])}
         self.before = self.given.keys() | set(before)
         self.known = {leaf.arg[0] for leaf in self.before}
@@ -142,8 +143,10 @@ class Expressions:
                 used[key] = needed & found & (slopes if why else -1), why
                 self.dependent = self.dependent or bool(needed & own)
         every = functools.reduce(operator.or_, [bits for bits, _ in used.values()], 0)
-        self.weak = bool(every & written)
-        places = {node: self._place(node) for node in inputs.in_set(every)}
+        lasting = functools.reduce(operator.or_, [bits for bits, why in used.values()
+                                                  if not (why or bits & written)], 0)
+        places = {node: self._place(node, bool(inputs.bits[node] & lasting))
+                  for node in inputs.in_set(every)}
         standing = [(inputs.bits[node], *place) for node, place in places.items()]
         told_again = [key for key, (_, why) in used.items() if not why]
         graphs = dict(zip(told_again, substituted(
@@ -156,13 +159,14 @@ class Expressions:
             self.expressions[key] = Expression(self.name, graphs.get(key, form), form, bits,
                                                standing, why)
 
-    def _place(self, node: UOp) -> tuple[UOp, int, int]:
+    def _place(self, node: UOp, lasts: bool) -> tuple[UOp, int, int]:
         """The place of what a call brings, in which list it is found, and where in that."""
         part, kept = (0, self.paths) if node in self.given else \
             (2, self.draws) if node.op is Ops.BIND else (1, self.states)
         place = UOp(Ops.DEFINE_VAR, node.dtype, (), (f"draw#{len(kept)}", 0, 1)) if part == 2 \
             else node.arg[0].alike().leaf(node.shape)
         kept.append(self.given[node] if part == 0 else node)  # type: ignore[arg-type]
+        self.lasting[part].append(lasts)
         return place, part, len(kept) - 1
 
     def _lost(self, order: Sequence[UOp], leads: set[UOp], sources: Mapping[Buffer, int],
@@ -201,9 +205,10 @@ class Expressions:
         leaves = [leaf for _, leaf in given]
         held = self.dependent or any(map(is_held, [*leaves, *states])) \
             or any(root is not leaf and needs_gradient(root) for root, leaf in given)
-        strong = held and not self.weak
-        found = [[each for root, leaf in given for each in _kept(root, leaf, strong)],
-                 [each for leaf in states for each in _kept(leaf, leaf, strong)],
+        found = [[each for (root, leaf), lasts in zip(given, self.lasting[0], strict=True)
+                  for each in _kept(root, leaf, held and lasts)],
+                 [each for leaf, lasts in zip(states, self.lasting[1], strict=True)
+                  for each in _kept(leaf, leaf, held and lasts)],
                  [each for bind in self.draws for each in (
                      start - begun + int(bind.src[1].arg)
                      if bind.src[0].arg[0].startswith("random#") else generator.key, 0, ())]]

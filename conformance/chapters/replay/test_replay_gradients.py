@@ -199,6 +199,30 @@ def test_a_step_that_updates_its_parameters() -> None:
 
 
 @verifies("replay.gradient.eager")
+def test_a_result_beside_a_state_that_is_written_holds_its_arguments() -> None:
+    """Statistics of a batch norm are no reason that a result forgets what it was computed from."""
+    w, mean = Tensor([3.0, 4.0], requires_grad=True), Tensor([0.0, 0.0]).realize()
+    buffers: list[Any] = []
+
+    def body(x: Tensor) -> Tensor:
+        mean.assign(mean * 0.5 + x.detach())
+        return x * x * w
+    step = TinyJit(body)
+    for number in range(5):
+        x = Tensor([1.0, float(number)]).realize()
+        buffers.append(weakref.ref(x.uop.arg[0]))
+        result = step(x)
+        del x
+        w.grad = None
+        result.sum().backward()
+        assert w.grad is not None and w.grad.tolist() == [1, number * number]
+    assert step.replays == 3
+    del result
+    gc.collect()
+    assert sum(each() is not None for each in buffers) <= 2  # of the capture, and of the last call
+
+
+@verifies("replay.gradient.eager")
 def test_a_history_keeps_the_memory_of_one_call() -> None:
     """A state that goes through many calls does not keep those before; under no_grad none."""
     step = TinyJit(lambda x: x * 2)
