@@ -338,3 +338,19 @@ class TransformsReplay(Edit):
     file = "impl/transforms/tracing.py"
     old = "return session.capturing.inlining()"
     new = "from contextlib import nullcontext; return nullcontext()"
+
+
+class ExplanationsAreLong(Edit):
+    rule = "replay.explain.short"
+    description = "an explanation names every place, whether it was asked to or not"
+    file = "impl/replay/recording.py"
+    first = "test_an_explanation_is_short_and_whole_on_request"
+    old, new = "if not verbose:  #", "if False:  #"
+
+
+class ValuesAreOnlyCounted(Edit):
+    rule = "replay.explain.short"
+    description = "an explanation tells how many values are guarded, and not which"
+    file = "impl/following/reads.py"
+    first = "test_an_explanation_is_short_and_whole_on_request"
+    old, new = 'if sort == "values":', 'if sort == "none":'

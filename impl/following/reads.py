@@ -6,7 +6,8 @@ what they held, a run of the body does what it did. Chapter: spec/following.md.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -213,6 +214,46 @@ class Reads:
     def broken(self) -> Read | None:
         """A place that holds something else now."""
         return next((place for place in self.places.values() if not place.holds()), None)
+
+
+#: How many values are named where guards are told in short, and how many characters of each.
+_VALUES, _CHARACTERS = 10, 100
+
+
+def in_short(places: Iterable[Read]) -> list[str]:
+    """Guards as lines: the values among them, which are what most often changes, and how many
+    there are of each other sort.
+    """
+    values, sorts = list[str](), Counter[str]()
+    for place in places:
+        sort = _sort(place)
+        if sort == "values":
+            values.append(place.text())
+        else:
+            sorts[sort] += 1
+    lines = [text if len(text) <= _CHARACTERS else text[:_CHARACTERS] + " ..."
+             for text in values[:_VALUES]]
+    sorts["more values"] = max(0, len(values) - _VALUES)
+    rest = ", ".join(f"{sort}: {count}" for sort, count in sorts.most_common() if count)
+    return [*lines, *([f"and {rest} (explain(verbose=True) names them)"] if rest else [])]
+
+
+def _sort(place: Read) -> str:
+    """What a place is, for who counts places."""
+    kind, held = place.kind, place.held
+    if held is MISSING or kind == "absent":
+        return "names that are not there"
+    if kind in ("class", "names", "own") or place.key == "__mro__":
+        return "classes"
+    if kind in ("code", "method"):
+        return "functions"
+    if kind in ("tensor", "array"):
+        return f"{kind}s"
+    if kind == "parts":
+        return "containers part by part"
+    if kind == "answer" or " " in place.path:  # this library's are named in words
+        return "settings"
+    return "values" if isinstance(held, PLAIN) or type(held) is tuple else "objects"
 
 
 class Test:

@@ -152,6 +152,17 @@ def shown(path: str) -> str:
     return "list"
 
 
+def form_text(form: Any) -> str:
+    """What is compared of one part of the arguments, as one reads it."""
+    if not isinstance(form, tuple):
+        return str(form)
+    kind, *rest = form
+    if kind == "Tensor":
+        shape, dtype, where, *gradient = rest
+        return ", ".join((f"Tensor {shape} {dtype} on {where}", *gradient))
+    return f"{kind} " + ", ".join(map(str, rest))
+
+
 class _AnyOrder(tuple[Any, ...]):
     """The names of a dict, which equal those of another one with the same names."""
 

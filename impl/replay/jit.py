@@ -298,8 +298,12 @@ class TinyJit(Generic[Parameters, Returned]):
                   "waited; wait outside of it, or let no other thread work", file=sys.stderr)
         self.disturbed, self.attempts = True, 0
 
-    def explain(self) -> str:
-        """The captures, their guards and how often each was used; why calls are traced."""
+    def explain(self, verbose: bool = False) -> str:
+        """The captures, what each is guarded by and how often it was used; why calls are traced.
+
+        Args:
+            verbose: name every guard, and do not only count them.
+        """
         lines = [f"{self.name}: {self.calls} calls, {self.replays} replayed, {self.traces} traced"]
         for reason in list(self.reasons):  # another thread may find one
             lines.append(f"  not replayed: {reason.line} {reason.does}")
@@ -307,7 +311,7 @@ class TinyJit(Generic[Parameters, Returned]):
                          "makes no difference")
         for number, recording in enumerate(self.entries):
             lines.append(f"  capture {number}: used {recording.uses + recording.shortcuts} times")
-            lines += [f"    {each}" for each in recording.guard_texts()]
+            lines += [f"    {each}" for each in recording.guard_texts(verbose)]
         for why, count in Counter(self.full).most_common(5):
             lines.append(f"  no room for another capture, {count} times: {why}")
         return "\n".join(lines)

@@ -11,12 +11,19 @@ from impl.collectives import Stretch
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, spoil
 from impl.errors import ReplayError
-from impl.following.reads import Reads, compiled
+from impl.following.reads import Reads, compiled, in_short
 from impl.ir import Ops, UOp, note_late
 from impl.places import Place
 from impl.realize import Made, Prepared, Segments
 from impl.realize.prepared import Position, Segment
-from impl.replay.arguments import Arguments, aliases_of, differing, expected
+from impl.replay.arguments import (
+    Arguments,
+    aliases_of,
+    differing,
+    expected,
+    form_text,
+    shown,
+)
 from impl.replay.guards import Found, Hold, shortcut_of
 from impl.replay.history import Expressions, Standing
 from impl.replay.results import Leaf, filled, leaves_of, template_of
@@ -379,15 +386,16 @@ class Recording:
             and self.aliases == other.aliases and self.hold() \
             and [*self.comparisons.values()] == [*other.comparisons.values()]
 
-    def guard_texts(self) -> list[str]:
-        """The guards as one reads them."""
-        from impl.replay.arguments import shown
-        texts = [f"{shown(path)}: {form}" for path, form in self.signature.items()
-                 if path not in ("", "[0]", "[1]")]
+    def guard_texts(self, verbose: bool) -> list[str]:
+        """The guards as one reads them: arguments, sizes, and the places, each or in short."""
+        texts = [f"{shown(path)}: {form_text(form)}" for path, form
+                 in reversed(self.signature.items()) if path not in ("", "[0]", "[1]")]
         texts += [f"{symbolic.text(c)} is {outcome}" for c, outcome in self.comparisons.items()]
-        texts += [place.text() for place in self.reads.places.values()
-                  if place.kind not in ("code", "method", "absent")]
-        return texts
+        places = self.reads.places.values()
+        if not verbose:  # r[impl replay.explain.short]
+            return texts + in_short(places)
+        return texts + [place.text() for place in places
+                        if place.kind not in ("code", "method", "absent")]
 
     def _size(self, buffer: Buffer, arguments: Arguments) -> int:
         """The size, in elements, of what stands in this call for a buffer of the capture."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -529,3 +530,30 @@ def test_kernels_of_two_devices_that_no_copy_separates() -> None:
         for one, expected in zip(found, (given + 1, given * 2, given * 3), strict=True):
             np.testing.assert_array_equal(one.numpy(), expected)
     assert step.replays == 2
+
+
+@verifies("replay.explain.short")
+def test_an_explanation_is_short_and_whole_on_request() -> None:
+    with Context(DEVICE="REFERENCE"):
+        held = SimpleNamespace(**{name: float(place) for place, name in enumerate("abcdefghijkl")},
+                               weights=[numbers(1) for _ in range(9)])
+
+        def body(x: Tensor, y: Tensor) -> Tensor:
+            for weight in held.weights:
+                x = x + weight
+            return (x + held.a + held.b + held.c + held.d + held.e + held.f + held.g + held.h
+                    + held.i + held.j + held.k + held.l + y)
+
+        step = TinyJit(body)
+        for _ in range(4):
+            step(numbers(1), numbers(2))
+        lines, named = step.explain().splitlines(), step.explain(verbose=True)
+    assert lines[:5] == [
+        "body: 4 calls, 2 replayed, 0 traced", "  capture 0: used 2 times",
+        "    args[0]: Tensor (2,) float32 on REFERENCE",
+        "    args[1]: Tensor (2,) float32 on REFERENCE", "    Tensor.training is False"]
+    assert lines[5:-1] == [f"    held.{name} is {n}.0" for n, name in enumerate("abcdefghi")]
+    assert " tensors: 9" in lines[-1] and "more values: 3" in lines[-1]
+    assert lines[-1].endswith("(explain(verbose=True) names them)")
+    assert all(f"held.{name} is " in named for name in "abcdefghijkl")
+    assert all(f"held.weights[{n}]: shape (2,), float32" in named for n in range(9))
