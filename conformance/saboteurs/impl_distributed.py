@@ -167,6 +167,42 @@ class ComparesNothing(Copied):
     new = "if not self.notes.size:"
 
 
+class SaysNotHow(Copied):
+    rule = "distributed.other.named"
+    description = "a sum and a product of as many bytes are the same"
+    file = "impl/distributed/engine.py"
+    old = 'return f"{transfer.kind}{how} over'
+    new = 'return f"{transfer.kind} over'
+    first = "test_transfers_of_as_many_bytes_are_not_the_same"
+
+
+class KeepsItsOwnSeed(Copied):
+    rule = "distributed.random.same"
+    description = "each process draws its own numbers"
+    file = "impl/distributed/device.py"
+    old = "        generator.seed(found[0][0])"
+    new = "        generator.seed(generator.number)"
+    first = "test_random_numbers_without_a_seed_are_those_of_one_process"
+
+
+class ForgetsWhatWasDrawn(Copied):
+    rule = "distributed.random.same"
+    description = "numbers that each process drew by itself are never spoken of"
+    file = "impl/distributed/device.py"
+    old = "if any(drawn and not chosen for"
+    new = "if any(drawn and chosen and not drawn for"
+    first = "test_random_numbers_without_a_seed_are_those_of_one_process"
+
+
+class TrustsCopies(Copied):
+    rule = "distributed.copies.same"
+    description = "copies are compared by how many bytes they have"
+    file = "impl/distributed/device.py"
+    old = "hashlib.blake2b(_bytes(source, nbytes).tobytes(), digest_size=8)"
+    new = "hashlib.blake2b(bytes(nbytes), digest_size=8)"
+    first = "test_copies_are_compared_when_asked_for"
+
+
 class TakesAnySize(Copied):
     rule = "distributed.mesh.size+2"
     description = "a mesh may have more places than there are processes"

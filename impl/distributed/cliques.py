@@ -18,7 +18,7 @@ from impl.collectives import nccl
 from impl.collectives.device import Exchange
 from impl.cuda import CUDADevice
 from impl.device import DeviceBackend
-from impl.distributed.engine import NOTED, Ranks
+from impl.distributed.engine import NOTED, Ranks, said
 from impl.distributed.monitor import ROLL
 from impl.errors import DistributedError
 
@@ -44,7 +44,7 @@ class RankClique:
             DeviceError: NCCL has refused one.
         """
         # r[impl distributed.nccl.calls]
-        self.ranks.met("; ".join(f"{transfer} of {nbytes} bytes of {dtype.name} by NCCL"
+        self.ranks.met("; ".join(f"{said(transfer, dtype, nbytes)} by NCCL"
                                  for transfer, _, nbytes, dtype in given))
         try:
             self.ranks.called(lambda: self._run(given))

@@ -5,22 +5,25 @@ import contextlib
 import functools
 import hashlib
 import math
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from impl import settings
 from impl.collectives import MeshDevice, Peers, nccl
 from impl.collectives.device import Exchange
 from impl.device import Device, DeviceBackend, Memory
 from impl.distributed.cliques import RankClique, clique_of
-from impl.distributed.engine import NOTED, Ranks, Sum, group
+from impl.distributed.engine import NOTED, Ranks, Sum, all_gather, group, said
 from impl.distributed.ranks import rank, ranks
 from impl.dtypes import DType
-from impl.errors import ArgumentError
+from impl.errors import ArgumentError, DistributedError
 from impl.multi import Mesh, Transfer
 from impl.places import device_kind
+from impl.tensor.random import generator
 
 #: Sums of fewer bytes go together: to put them in one place costs less than a call.
 LARGE = 1 << 16
@@ -29,8 +32,11 @@ LARGE = 1 << 16
 def mesh(**axes: int) -> Mesh:
     """A mesh with a device for each process; in one process alone, with as many of its devices.
 
+    Of several processes all have to come to the first one that is made.
+
     Raises:
         ArgumentError: the axes do not make the number of processes.
+        DistributedError: one does not come, or random numbers were drawn without a common seed.
     """
     kind = device_kind(Device.DEFAULT)
     count = math.prod(axes.values())
@@ -39,7 +45,23 @@ def mesh(**axes: int) -> Mesh:
     if count != ranks():  # r[impl distributed.mesh.size+2]
         raise ArgumentError("distributed.mesh", f"axes {axes} make {count} places for {ranks()} "
                             "processes", f"start {count}, or let the product be {ranks()}")
+    _one_seed()
     return Mesh([f"{kind}@{i}" for i in range(count)], axes)
+
+
+@functools.cache
+def _one_seed() -> None:
+    """Go on with the random numbers of the first process, unless somebody has chosen others."""
+    # r[impl distributed.random.same]
+    mine = struct.pack("<Q?Q", generator.number, generator.chosen, generator.counter)
+    found = [struct.unpack("<Q?Q", each.ljust(len(mine), b"\0"))
+             for each in all_gather("distributed.mesh", mine)]
+    if any(drawn and not chosen for _, chosen, drawn in found):
+        raise DistributedError("distributed.mesh", "random numbers were drawn before, in each "
+                               "process other ones", "make the mesh first, or call "
+                               "Tensor.manual_seed(n) before the first random number")
+    if not generator.chosen:
+        generator.seed(found[0][0])
 
 
 class RankDevice(MeshDevice):
@@ -76,7 +98,7 @@ class RankDevice(MeshDevice):
         if clique is not None:
             return clique.run([(transfer, (source, target), nbytes, dtype)])
         ranks, to, given = self.ranks(transfer.axis), target.members[0], source.members[0]
-        ranks.met(f"{transfer} of {nbytes} bytes of {dtype.name}")
+        ranks.met(said(transfer, dtype, nbytes))
         size = transfer.count * nbytes
         if transfer.kind == "all-gather":
             with _written(to, size) as found:
@@ -143,6 +165,13 @@ class RankDevice(MeshDevice):
             if number and nbytes:
                 Peers([device], dtype).combine(0, transfer.op, total, other)
 
+    def spread(self, target: Memory, source: Memory, nbytes: int) -> None:
+        """What one device has, each process has already; with SPEC=1 they compare it."""
+        if settings.get("SPEC"):  # r[impl distributed.copies.same]
+            digest = hashlib.blake2b(_bytes(source, nbytes).tobytes(), digest_size=8).hexdigest()
+            self.ranks("").met(f"copies of the {nbytes} bytes {digest}")
+        super().spread(target, source, nbytes)
+
     def gather(self, target: Memory, source: Any, nbytes: int) -> None:
         """The pieces of all processes, in every one."""
         ranks = self.ranks("")
@@ -163,8 +192,8 @@ class SumsTogether:
         for one in given:
             alike.setdefault((one[0].op, one[3]), []).append(one)
         self.ranks, self.note = ranks, "; ".join(
-            f"{those[0][0]} of {', '.join(str(nbytes) for _, _, nbytes, _ in those)} bytes of "
-            f"{dtype.name}" for (_, dtype), those in alike.items())
+            said(those[0][0], dtype, *(nbytes for _, _, nbytes, _ in those))
+            for (_, dtype), those in alike.items())
         #: What is sent; what is put together for it, and taken out.
         self.sums: list[Sum] = []
         self.packed: list[tuple[np.ndarray, list[np.ndarray]]] = []

@@ -17,6 +17,7 @@ from impl.distributed.ranks import monitor, ranks
 from impl.dtypes import DType, dtypes
 from impl.errors import DistributedError, user_line
 from impl.ir import Ops
+from impl.multi import Transfer
 
 #: Bytes of a note: which collective it is, as a digest, and its number; then what goes with it.
 _DIGEST, NOTED = 16, 240
@@ -77,7 +78,7 @@ class Ranks:
         if self.monitor.failed is not None:  # r[impl distributed.error.final]
             raise self.monitor.failed
         self.count, self.what = self.count + 1, what
-        digest = _digest(what) + self.count.to_bytes(8, "little")
+        digest = _digest(what, given.nbytes) + self.count.to_bytes(8, "little")
         stop = _DIGEST + given.nbytes
         self.note.data[:stop] = digest + given.tobytes()
         request = self.noting
@@ -197,5 +198,15 @@ def group(members: tuple[int, ...]) -> Ranks:
 
 
 @functools.lru_cache(1024)
-def _digest(what: str) -> bytes:
-    return hashlib.blake2b(what.encode(), digest_size=_DIGEST - 8).digest()
+def _digest(what: str, given: int) -> bytes:
+    """What is about to be done, and how many bytes of it go with the note."""
+    return hashlib.blake2b(f"{what} {given}".encode(), digest_size=_DIGEST - 8).digest()
+
+
+def said(transfer: Transfer, dtype: DType, *sizes: int) -> str:
+    """What a process says of a transfer before it takes part: all that decides what comes of it."""
+    # r[impl distributed.other.named]
+    how = f" ({transfer.op.name.lower()})" if transfer.op is not None else \
+        f" by {transfer.shift}" * bool(transfer.shift)
+    return f"{transfer.kind}{how} over {transfer.axis} of {', '.join(map(str, sizes))} bytes of " \
+        f"{dtype.name}"

@@ -61,7 +61,8 @@ class Generator:
         self.key: UOp | None = None
         self.high = 0
         # So much of a seed is a variable; the rest is in the kernels, which are kept on disk.
-        self.seed(time.time_ns() % _LIMIT)
+        self.first = time.time_ns() % _LIMIT
+        self.seed(self.first)
 
     def seed(self, seed: int) -> None:
         """Start again with a seed of up to 63 bits."""
@@ -71,6 +72,11 @@ class Generator:
             self.high = (seed >> 31) & 0xFFFFFFFF
             self.number = seed & (1 << 63) - 1
             self.counter = 0
+
+    @property
+    def chosen(self) -> bool:
+        """Whether somebody has set a seed."""
+        return self.number != self.first
 
     def state(self) -> bytes:
         """The seed and the counter: where the random numbers are."""

@@ -132,5 +132,5 @@ def test_processes_with_one_gpu_send_over_mpi(emulation_folder: Path, tmp_path: 
 def test_a_call_of_nccl_that_others_do_not_make_is_given_up(emulation_folder: Path,
                                                             tmp_path: Path) -> None:
     found = emulated(2, LEFT_ALONE, tmp_path, fails=True, DISTRIBUTED_SECONDS="2")
-    assert found and all("collective " in line and "all-reduce over data" in line
+    assert found and all("collective " in line and "all-reduce (add) over data" in line
                          for line in found), found

@@ -32,11 +32,11 @@ mesh, me = distributed.mesh(data={count}), distributed.rank()
 """
 
 
-def started(count: int, program: str, folder: Path, fails: bool = False,
+def started(count: int, program: str, folder: Path, fails: bool = False, head: str = HEAD,
             **environment: str) -> list[str]:
     """What the processes of a program print, sorted; or what the errors say that end them."""
     script = folder / "program.py"
-    script.write_text(HEAD.format(count=count) + program)
+    script.write_text(head.format(count=count) + program)
     launcher = jobs.mpiexec()
     assert launcher is not None
     done = subprocess.run(
@@ -134,6 +134,60 @@ def test_a_process_that_does_something_else_is_named(tmp_path: Path) -> None:
     for line in found:
         assert "rank 1 is about to do something else" in line, line
         assert "program.py:11" in line, line
+
+
+ALIKE = """
+x = Tensor(np.arange(9, dtype=np.float32)).shard(mesh, data=0).realize()
+print("value", ({} if me != 1 else {}).tolist())
+"""
+
+
+@needs_mpi
+@verifies("distributed.other.named")
+@pytest.mark.parametrize("does", [("(x * 2).sum()", "(x + 1).prod()"),
+                                  ("x.roll(3, 0)", "x.roll(-3, 0)")])
+def test_transfers_of_as_many_bytes_are_not_the_same(does: tuple[str, str],
+                                                     tmp_path: Path) -> None:
+    found = started(3, ALIKE.format(*does), tmp_path, fails=True, DISTRIBUTED_SECONDS="20")
+    assert len(found) == 3 and all("rank 1 is about to do something else" in line
+                                   for line in found), found
+
+
+SEEDLESS = """
+sys.stdout.write(f"{Tensor.randn(2).tolist()} {nn.Linear(2, 1).weight.tolist()}\\n")
+"""
+EARLY = """
+from impl import Tensor, distributed
+Tensor.randn(2)
+distributed.mesh(data={count})
+"""
+
+
+@needs_mpi
+@verifies("distributed.random.same")
+def test_random_numbers_without_a_seed_are_those_of_one_process(tmp_path: Path) -> None:
+    first, second = started(2, SEEDLESS, tmp_path)
+    assert first == second and first.startswith("[")
+    found = started(2, "", tmp_path, fails=True, head=EARLY)
+    assert len(found) == 2, found
+    for line in found:
+        assert "random numbers were drawn before" in line and "program.py:4" in line, line
+
+
+COPIES = """
+x = Tensor(np.full(4, float(me > 0), np.float32)).shard(mesh)
+print("value", (x * 2).sum().item())
+"""
+
+
+@needs_mpi
+@verifies("distributed.copies.same")
+def test_copies_are_compared_when_asked_for(tmp_path: Path) -> None:
+    found = started(3, COPIES, tmp_path, fails=True, SPEC="1", DISTRIBUTED_SECONDS="20")
+    assert len(found) == 3, found
+    for line in found:
+        assert "rank 0 is about to do something else: copies of the 16 bytes" in line, line
+        assert "program.py:9" in line, line
 
 
 PLANS = """
