@@ -19,6 +19,7 @@ from impl.dependencies import Pair, apart, of_versions, same_element
 from impl.dtypes import DType
 from impl.errors import GraphError
 from impl.ir import Ops, Shape, UOp
+from impl.multi import Buckets, behind, likeness
 from impl.places import Place
 from impl.ranges import Access, Form, Index, OwnKernel, Pattern, Stage, Value, load, output_ranges
 from impl.symbolic import extent
@@ -57,8 +58,9 @@ class _Placer:
     """Starts from 'every assign is in place' and gives way where that breaks a hazard."""
 
     def __init__(self, values: Sequence[Value], stages: Sequence[Stage],
-                 held: Collection[int], asked: Collection[int]) -> None:
+                 held: Collection[int], asked: Collection[int], bucket: int) -> None:
         self.values, self.stages, self.held, self.asked = list(values), list(stages), held, asked
+        self.bucket = bucket
         self.taken: set[int] = set()  # values that some assign overwrites in place
         self.notes: list[str] = []
         self.same: dict[int, int] = {}  # values that are there as another one
@@ -179,7 +181,10 @@ class _Placer:
                            [[old for _, old in stage.replaced] for stage in self.stages])
 
     def _sort(self) -> tuple[list[Stage], list[Stage]]:
-        """The stages in order of number as far as the hazards allow, and those left over."""
+        """The stages in order of number as far as the hazards allow, and those left over.
+
+        Transfers of one bucket stand behind each other, after all that needs none of them.
+        """
         after: list[list[int]] = [[] for _ in self.stages]
         missing = [0] * len(self.stages)
         for before, number in self._edges():
@@ -188,15 +193,27 @@ class _Placer:
         ready = [number for number, count in enumerate(missing) if count == 0]
         heapq.heapify(ready)
         order: list[Stage] = []
-        while ready:
-            number = heapq.heappop(ready)
-            order.append(self.stages[number])
-            for other in after[number]:
-                missing[other] -= 1
-                if missing[other] == 0:
-                    heapq.heappush(ready, other)
+        buckets = Buckets(self.bucket)
+        while ready or buckets:
+            going = self._going(heapq.heappop(ready), buckets) if ready else \
+                buckets.next(lambda: behind(after, {
+                    stage.number for stage in self.stages if stage.copy is not None}))
+            for number in going:
+                order.append(self.stages[number])
+                for other in after[number]:
+                    missing[other] -= 1
+                    if missing[other] == 0:
+                        heapq.heappush(ready, other)
         done = {s.number for s in order}
         return order, [s for s in self.stages if s.number not in done]
+
+    def _going(self, number: int, buckets: Buckets) -> list[int]:
+        """A stage that is ready; a transfer may have to wait for others to go with it."""
+        stage = self.stages[number]
+        if stage.copy is None:
+            return [number]
+        return buckets.add(number, likeness(stage.copy, stage.node.dtype),
+                           self.values[stage.write.value].nbytes)
 
     def _resolve(self, stuck: list[Stage]) -> None:
         """Take one hazard out of a cycle.
@@ -277,10 +294,10 @@ def _copy_form(dtype: DType, shape: Shape, index: Index, write: Pattern) -> Form
 
 
 def place_writes(values: Sequence[Value], stages: Sequence[Stage], held: Collection[int],
-                 asked: Collection[int]) -> Placement:
+                 asked: Collection[int], bucket: int = 0) -> Placement:
     """Decide where every version lives (r[placement.held.kept], r[placement.in-place.safe]).
 
     `held` are the values that somebody can observe after the schedule; among them those that were
-    `asked` for.
+    `asked` for. `bucket` are the most bytes of transfers that go together.
     """
-    return _Placer(values, stages, held, asked).run()
+    return _Placer(values, stages, held, asked, bucket).run()

@@ -70,6 +70,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
             minimum=1, maximum=86400),
     Setting("NCCL", 1, "0: GPUs of NVIDIA send each other something without NCCL, as others do",
             maximum=1),
+    Setting("BUCKET_BYTES", 25 << 20, "the most bytes of sums that the devices of a mesh combine "
+            "together; 0: each alone", plan=True),
     Setting("OVERLAP", 1, "whether devices of a mesh compute while they send each other something: "
             "0 never, 1 where it pays, 2 wherever it can be", plan=True, maximum=2),
     Setting("REMATERIALIZE", 1, "0: nothing is computed twice to save memory", plan=True,

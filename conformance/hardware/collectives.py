@@ -84,7 +84,7 @@ def _timed(device: Any, mesh: Any, kind: str, size: int) -> float | None:
     source, target = device.allocate(4 * size), device.allocate(4 * result)
     for number, memory in zip(device.numbers, source.members, strict=True):
         memory.device.put(memory, given[number].view(np.uint8))
-    device.exchange(transfer, target, source, 4 * piece, dtypes.float32)
+    device.together([(transfer, (source, target), 4 * piece, dtypes.float32)])()
     for number, memory in zip(device.numbers, target.members, strict=True):
         found = memory.device.copy_out(memory, dtypes.float32, result)
         if (found != _expected(kind, given, number, part)).any():
@@ -92,7 +92,7 @@ def _timed(device: Any, mesh: Any, kind: str, size: int) -> float | None:
     times = []
     for _ in range(TURNS):
         start = time.perf_counter()
-        device.exchange(transfer, target, source, 4 * piece, dtypes.float32)
+        device.together([(transfer, (source, target), 4 * piece, dtypes.float32)])()
         device.synchronize()
         times.append(time.perf_counter() - start)
     return statistics.median(times)

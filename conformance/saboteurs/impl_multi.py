@@ -276,8 +276,8 @@ class CombinesInLanes(Edit):
     rule = "collectives.lanes.equal"
     description = "with lanes, a transfer leaves out what comes last"
     file = LANES
-    old = "            entry.phases = [(members, list(phases)) for"
-    new = "            entry.phases = [(members, list(phases)[:-1]) for"
+    old = "entry.phases = list(self.device.exchanges(entry.exchanges))"
+    new = "entry.phases = [(i, p[:-1]) for i, p in self.device.exchanges(entry.exchanges)]"
 
 
 class TransfersAreShort(Edit):
@@ -374,3 +374,24 @@ class NamesTheWayItLies(Edit):
     file = DIVIDE
     old = "    instead = _in_words(axes) if"
     new = "    instead = _in_words(given.axes) if"
+
+
+class EachSumGoesAlone(Edit):
+    rule = "collectives.together.bucket"
+    description = "each sum is a transfer of its own"
+    file = "impl/fusion/groups.py"
+    old, new = "if like is None or before != like or", "if like is not None or before != like or"
+
+
+class TheLeastNeededGoesFirst(Edit):
+    rule = "collectives.together.bucket"
+    description = "gradients do not wait while layers need other sums"
+    file = "impl/multi/buckets.py"
+    old, new = "like = max(self.waiting", "like = min(self.waiting"
+
+
+class TheLastRoundsAreLost(Edit):
+    rule = "collectives.together.equal"
+    description = "sums that go together stop with the one that has the fewest rounds"
+    file = "impl/collectives/running.py"
+    old, new = "for each in zip_longest(*given)]", "for each in zip(*given)]"

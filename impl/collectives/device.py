@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from impl.collectives import nccl
-from impl.collectives.running import Peers, Phase
-from impl.collectives.steps import moves_told
+from impl.collectives.running import Peers, Phase, at_once
+from impl.collectives.steps import moves_told, side_by_side
 from impl.device import Device, DeviceBackend, Launch, Memory, Program, Table
 from impl.dtypes import DType, dtypes
 from impl.errors import DeviceError
@@ -217,21 +218,6 @@ class MeshDevice(DeviceBackend):
     def agree(self, key: Any) -> None:
         """Compare the key of a plan with those of other processes, where there are any."""
 
-    def exchange(self, transfer: Transfer, target: Memory, source: Memory, nbytes: int,
-                 dtype: DType) -> None:
-        """Carry out a collective within each group; `nbytes` are those of a device's piece."""
-        found = nccl.usable(self.members)
-        if found is not None and nccl.Clique.can(transfer, dtype):
-            for group in self.mesh.groups(transfer.axis):
-                self.clique(found, tuple(group)).exchange(
-                    transfer, {rank: target.members[i] for rank, i in enumerate(group)},
-                    {rank: source.members[i] for rank, i in enumerate(group)}, nbytes, dtype)
-            return
-        for _, phases in self.exchanges(transfer, target, source, nbytes, dtype):
-            for phase in phases:
-                for actions in phase:
-                    for action in actions:
-                        action()
 
     def clique(self, found: nccl.Library, group: tuple[int, ...]) -> nccl.Clique:
         """NCCL's communicators of a group, made once."""
@@ -246,37 +232,55 @@ class MeshDevice(DeviceBackend):
         return len(self.numbers) == len(self.mesh.devices)
 
     def together(self, given: Sequence[Exchange]) -> Callable[[], None]:
-        """What carries out collectives that do not touch each other's memory, as often as it is
-        called; all at once, if that can be.
+        """What carries out collectives of one kind that do not touch each other's memory, as often
+        as it is called; all at once, if that can be. Bytes are those of a device's piece.
         """
+        transfer, _, _, dtype = given[0]
+        found = nccl.usable(self.members)
+        if found is not None and nccl.Clique.can(transfer, dtype):
+            return partial(self._call, found, given)
+        phases = [phase for _, mine in self.exchanges(given) for phase in mine]
+
         def run() -> None:
-            for transfer, (source, target), nbytes, dtype in given:
-                self.exchange(transfer, target, source, nbytes, dtype)
+            for phase in phases:
+                for actions in phase:
+                    for action in actions:
+                        action()
         return run
 
-    def exchanges(self, transfer: Transfer, target: Memory, source: Memory, nbytes: int,
-                  dtype: DType) -> Iterator[tuple[list[int], Iterator[Phase]]]:
-        """For each group of devices, by number, what its members do in a collective."""
-        pieces = transfer.count if transfer.kind == "all-to-all" else 1
-        size = nbytes // dtype.itemsize // pieces
+    def _call(self, found: nccl.Library, given: Sequence[Exchange]) -> None:
+        """Have NCCL carry out collectives within each group."""
+        for transfer, (source, target), nbytes, dtype in given:
+            for group in self.mesh.groups(transfer.axis):
+                self.clique(found, tuple(group)).exchange(
+                    transfer, {rank: target.members[i] for rank, i in enumerate(group)},
+                    {rank: source.members[i] for rank, i in enumerate(group)}, nbytes, dtype)
+
+    def exchanges(self, given: Sequence[Exchange]) -> Iterator[tuple[list[int], list[Phase]]]:
+        """For each group of devices, by number, what its members do in collectives of one kind,
+        which go side by side.
+        """
+        transfer, _, _, dtype = given[0]
         for members in transfer.mesh.groups(transfer.axis):
             group = Peers([self.members[i] for i in members], dtype)
-            yield members, group.phases(
-                group.rounds(transfer.kind, size, transfer.shift),
+            yield members, at_once([group.phases(
+                group.rounds(transfer.kind, nbytes, transfer.shift),
                 [source.members[i] for i in members], [target.members[i] for i in members],
-                transfer.op)
+                transfer.op) for _, (source, target), nbytes, _ in given])
 
-    def sends(self, transfer: Transfer, nbytes: int, dtype: DType) -> dict[str, Any]:
-        """What each device does in a collective, as plain data; bytes as in `exchange`."""
+    def sends(self, transfer: Transfer, sizes: Sequence[int], dtype: DType) -> dict[str, Any]:
+        """What each device does in collectives that go together, as plain data; bytes as in
+        `together`. The bytes of one are behind those of the one before.
+        """
+        told = self.called(transfer, sum(sizes))
         if nccl.usable(self.members) and nccl.Clique.can(transfer, dtype):
-            return self.called(transfer, nbytes)
+            return told
         # r[impl collectives.rounds.matched+2, collectives.rounds.complete+2]
-        pieces = transfer.count if transfer.kind == "all-to-all" else 1
-        peers, size = Peers(self.members[:1] * transfer.count, dtype), nbytes // dtype.itemsize
-        found = peers.rounds(transfer.kind, size // pieces, transfer.shift)
-        groups = self.mesh.groups(transfer.axis)
-        return {**self.called(transfer, nbytes),
-                "rounds": [moves_told(moves, groups, dtype.itemsize) for moves in found]}
+        peers, groups = Peers(self.members[:1] * transfer.count, dtype), told["groups"]
+        found = side_by_side([
+            (nbytes // dtype.itemsize, peers.rounds(transfer.kind, nbytes, transfer.shift))
+            for nbytes in sizes])
+        return {**told, "rounds": [moves_told(moves, groups, dtype.itemsize) for moves in found]}
 
     def called(self, transfer: Transfer, nbytes: int) -> dict[str, Any]:
         """Which devices take part in a collective, as plain data."""
@@ -299,9 +303,21 @@ class MeshDevice(DeviceBackend):
             target.device.copy(target.part(number * nbytes, nbytes), member, nbytes)
 
 
-def transferred(transfer: Transfer | Mesh, target: Memory, source: Memory, nbytes: int,
+def exchanges_of(transfer: Transfer, memories: Sequence[Memory], nbytes: Sequence[int],
+              dtype: DType) -> list[Exchange]:
+    """The collectives of a transfer: of its memories each source has its target behind it. The
+    piece that a device has is the lesser of the two.
+    """
+    return [(transfer, memories[at:at + 2], min(nbytes[at:at + 2]), dtype)
+            for at in range(0, len(memories), 2)]
+
+
+def transferred(transfer: Transfer | Mesh, memories: Sequence[Memory], sizes: Sequence[int],
                 dtype: DType) -> None:
-    """Carry out a transfer; `nbytes` are those of the piece that a device has, or gets."""
+    """Carry out a transfer; of two memories the first is the source, and the lesser size that of
+    the piece that a device has, or gets.
+    """
+    (source, target), nbytes = memories[:2], min(sizes[:2])
     device = target.device if isinstance(target.device, MeshDevice) else source.device
     assert isinstance(device, MeshDevice)
     if isinstance(transfer, Mesh) or transfer.kind == "broadcast":
@@ -318,5 +334,5 @@ def transferred(transfer: Transfer | Mesh, target: Memory, source: Memory, nbyte
         own = next((m for m in source.members if m.device is target.device), source.members[0])
         target.device.copy(target, own, nbytes)
     else:
-        device.exchange(transfer, target, source, nbytes, dtype)
+        device.together(exchanges_of(transfer, memories, sizes, dtype))()
 

@@ -17,7 +17,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from impl.collectives.device import MeshDevice, MeshProgram, MeshTable
+from impl.collectives.device import Exchange, MeshDevice, MeshProgram, MeshTable, exchanges_of
 from impl.collectives.running import Phase
 from impl.collectives.steps import PER_BYTE
 from impl.device import Memory
@@ -79,16 +79,23 @@ class Computed:
 
 @dataclass
 class Sent:
-    """A transfer between the devices of a mesh; `nbytes` are those of a device's piece."""
+    """A transfer between the devices of a mesh, or several of a kind: of the memories each source
+    has its target behind it. `nbytes` are those of each.
+    """
 
     kernel: int
     transfer: Transfer
     memories: list[Memory]
-    nbytes: int
+    nbytes: list[int]
     dtype: DType
     waits: frozenset[int] = frozenset()  # earlier transfers; in a lane they are done before it
     #: For each group its members and what they do, until a memory changes.
     phases: list[tuple[list[int], list[Phase]]] = field(default_factory=list)
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """What is sent."""
+        return exchanges_of(self.transfer, self.memories, self.nbytes, self.dtype)
 
 
 Entry = Computed | Sent
@@ -185,8 +192,8 @@ class Stretch:
         part, place = self.place[launch]
         part.table.set_value(place, variable, value)
 
-    def set_size(self, launch: int, nbytes: int) -> None:
-        """Give one transfer another size."""
+    def set_size(self, launch: int, nbytes: list[int]) -> None:
+        """Give one transfer other sizes."""
         entry = self.entries[launch]
         assert isinstance(entry, Sent)
         if entry.nbytes != nbytes:
@@ -234,7 +241,7 @@ class Stretch:
                 sent = [entry for entry in map(self.entries.__getitem__, places)
                         if isinstance(entry, Sent)]
                 send = self.together[places[0]] = self.device.together(
-                    [(one.transfer, one.memories, one.nbytes, one.dtype) for one in sent])
+                    [each for one in sent for each in one.exchanges])
             send()
         if spans is not None:
             stop = time.perf_counter()
@@ -247,9 +254,7 @@ class Stretch:
         entry = self.entries[place]
         assert isinstance(entry, Sent)
         if not entry.phases:
-            source, target = entry.memories
-            entry.phases = [(members, list(phases)) for members, phases in self.device.exchanges(
-                entry.transfer, target, source, entry.nbytes, entry.dtype)]
+            entry.phases = list(self.device.exchanges(entry.exchanges))
         return entry.phases
 
 

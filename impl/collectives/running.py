@@ -1,8 +1,9 @@
 """Transfers carried out on the memories of devices. Chapter: spec/collectives.md."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import chain, zip_longest
 
 from impl import settings
 from impl.collectives.steps import Move, Rounds, permuted, rounds
@@ -11,6 +12,7 @@ from impl.dtypes import DType
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
 
 
+@lru_cache(256)
 def combining_kernel(op: Ops, dtype: DType, size: int) -> UOp:
     """The kernel that combines the elements of its second argument with those of its first."""
     loop = new_range(size, RangeKind.GLOBAL, 0)
@@ -40,13 +42,15 @@ class Peers:
         # r[impl collectives.memory.reached+2]
         self.shared = all(device.host_memory and device.shared_memory for device in devices)
 
-    def rounds(self, kind: str, size: int, shift: int = 0) -> Rounds:
-        """The rounds of a collective on pieces of so many elements."""
+    def rounds(self, kind: str, nbytes: int, shift: int = 0) -> Rounds:
+        """The rounds of a collective, of which each device has so many bytes."""
+        size, count = nbytes // self.dtype.itemsize, len(self.devices)
         if kind == "permute":
-            return permuted(size, len(self.devices), shift)
+            return permuted(size, count, shift)
         # r[impl collectives.algorithm.named+2]
         name = str(settings.get(SETTINGS[kind]))
-        return rounds(kind, size, len(self.devices), self.dtype.itemsize, name)
+        each = size // count if kind == "all-to-all" else size
+        return rounds(kind, each, count, self.dtype.itemsize, name)
 
     def run(self, found: Rounds, sources: Sequence[Memory], targets: Sequence[Memory],
             op: Ops | None = None) -> None:
@@ -114,6 +118,15 @@ class Peers:
     def combine(self, device: int, op: Ops, target: Memory, other: Memory) -> None:
         """Combine the elements of two blocks of a device, in the first of them."""
         self._combination(device, op, target, other)()
+
+
+def at_once(given: Sequence[Iterable[Phase]]) -> list[Phase]:
+    """The phases of several collectives of the same devices, which go side by side."""
+    if len(given) == 1:
+        return list(given[0])
+    # r[impl collectives.together.equal]
+    return [[list(chain(*mine)) for mine in zip(*(phase for phase in each if phase), strict=True)]
+            for each in zip_longest(*given)]
 
 
 def _combined(program: Program, memories: Sequence[Memory]) -> None:

@@ -8,7 +8,9 @@ pieces of k, a broadcast and a permute one of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import zip_longest
 
 from impl.errors import ArgumentError
 
@@ -284,6 +286,14 @@ def predicted(found: Rounds, itemsize: int, latency: float = LATENCY,
     return total
 
 
+@lru_cache(1024)
+def quickest(kind: str, size: int, count: int, itemsize: int) -> str:
+    """The algorithm of a collective that takes least time; `size` are the elements of a piece."""
+    # r[impl collectives.algorithm.named+2]
+    known = ALGORITHMS[kind]
+    return min(known, key=lambda name: predicted(known[name](size, count), itemsize))
+
+
 def rounds(kind: str, size: int, count: int, itemsize: int, name: str = "") -> Rounds:
     """The collective by the algorithm that is asked for by name, or takes least time.
 
@@ -293,13 +303,27 @@ def rounds(kind: str, size: int, count: int, itemsize: int, name: str = "") -> R
         ArgumentError: there is no such algorithm for it.
     """
     known = ALGORITHMS[kind]
-    if name:
-        if name not in known:
-            raise ArgumentError(kind, f"{name!r} is no algorithm", f"use {', '.join(known)}")
-        return known[name](size, count)
-    # r[impl collectives.algorithm.named+2]
-    found = [algorithm(size, count) for algorithm in known.values()]
-    return min(found, key=lambda each: predicted(each, itemsize))
+    if name and name not in known:
+        raise ArgumentError(kind, f"{name!r} is no algorithm", f"use {', '.join(known)}")
+    return known[name or quickest(kind, size, count, itemsize)](size, count)
+
+
+def side_by_side(given: Sequence[tuple[int, Rounds]]) -> Rounds:
+    """The rounds of several collectives at once, each with its number of elements. Those of one
+    stand behind those of the one before.
+    """
+    found, begin = list[Rounds](), 0
+    for size, its in given:
+        found.append([[_shifted(move, begin) for move in moves] for moves in its])
+        begin += size
+    return [[move for moves in each for move in moves]
+            for each in zip_longest(*found, fillvalue=[])]
+
+
+def _shifted(move: Move, by: int) -> Move:
+    """A move of elements that stand `by` places further."""
+    return replace(move, start=move.start + by, stop=move.stop + by,
+                   to=move.to if move.to < 0 else move.to + by)
 
 
 def moves_told(moves: Sequence[Move], groups: Sequence[Sequence[int]],

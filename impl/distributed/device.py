@@ -124,9 +124,9 @@ class RankDevice(MeshDevice):
         known = nccl.Clique.can(transfer, dtype)
         return clique_of(self.ranks(transfer.axis), self.members[0]) if known else None
 
-    def sends(self, transfer: Transfer, nbytes: int, dtype: DType) -> dict[str, Any]:
+    def sends(self, transfer: Transfer, sizes: Sequence[int], dtype: DType) -> dict[str, Any]:
         """Which devices take part in a collective: MPI chooses its rounds."""
-        return self.called(transfer, nbytes)
+        return self.called(transfer, sum(sizes))
 
     def together(self, given: Sequence[Exchange]) -> Callable[[], None]:
         """Sums along one axis after one note, and what NCCL does; the rest one after the other."""

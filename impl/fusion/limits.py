@@ -23,3 +23,4 @@ class FusionLimits:
     late: int = 48                     # cost up to which a value is made again, and not kept
     memory_worth: int = 1 << 20        # bytes of temporaries below which memory is not looked at
     memory_rounds: int = 4096          # groups that may be looked at in search of a lower peak
+    bucket: int = 25 << 20             # bytes of transfers that go together

@@ -2,17 +2,19 @@
 
     mesh       devices with named axes; how a value lies on them
     transfers  what is sent between devices, and how many bytes that takes
+    buckets    transfers that go together
     divide     from values to the graph of pieces that every device runs
     merged     axes that become one, of which a later one is cut
     rolls      values that move round along an axis
     program    the effects of a schedule, divided
 """
+from impl.multi.buckets import Buckets, Likeness, behind, likeness
 from impl.multi.divide import Coordinate, Divider, Piece
 from impl.multi.mesh import PLAIN_AXIS, Mesh, Sharding, Wish, meshes, piece, sharding_of
 from impl.multi.program import divided, is_spread, sharding_of_node
 from impl.multi.rolls import rolled
 from impl.multi.transfers import Transfer
 
-__all__ = ["PLAIN_AXIS", "Coordinate", "Divider", "Mesh", "Piece", "Sharding", "Transfer",
-           "Wish", "divided", "is_spread", "meshes", "piece", "rolled", "sharding_of",
-           "sharding_of_node"]
+__all__ = ["PLAIN_AXIS", "Buckets", "Coordinate", "Divider", "Likeness", "Mesh", "Piece",
+           "Sharding", "Transfer", "Wish", "behind", "divided", "is_spread", "likeness", "meshes",
+           "piece", "rolled", "sharding_of", "sharding_of_node"]

@@ -85,14 +85,15 @@ class Transfer:
     def __str__(self) -> str:
         return f"{self.kind} over {self.axis}" if self.axis else f"{self.kind} to {self.target}"
 
-    def told(self, nbytes: int) -> str:
-        """What is sent, how much by each device, and why; `nbytes` are those of the source."""
+    def told(self, *nbytes: int) -> str:
+        """What is sent, how much by each device, and why; `nbytes` are those of each source."""
         way = {"broadcast": "to", "scatter": "to"}.get(self.kind, "from")
         which = "one" if self.kind in ("select", "own") else "each"
         # r[impl multi.transfer.instead+2]
         instead = f"; nothing would be sent if it lay {self.instead}" if self.instead else ""
-        return (f"{self}, {self.sent(nbytes)} bytes {way} {which} device: "
-                f"{_WHY[self.kind]}{instead}")
+        several = f"; {len(nbytes)} values go together" if len(nbytes) > 1 else ""
+        return (f"{self}, {sum(map(self.sent, nbytes))} bytes {way} {which} device: "
+                f"{_WHY[self.kind]}{instead}{several}")
 
 
 _WHY = {

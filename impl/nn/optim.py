@@ -49,7 +49,7 @@ def number_in_memory(value: float) -> Tensor:
 
 
 def _beside(number: Tensor, parameter: Tensor) -> Tensor:
-    """A number that all parameters share, where one of them is."""
+    """A number that all parameters share, where one of them is, or where another number is."""
     return number if number.device == parameter.device else number.to(parameter.device)
 
 
@@ -89,10 +89,16 @@ class ParameterGroup(MutableMapping[str, Any]):
                  remember: Callable[[ParameterGroup], None]) -> None:
         self.params, self.options, self._remember = params, options, remember
         self._given = options.pop("lr")
-        self.rate = number_in_memory(self._given)
+        self.rate = self.number(self._given)
         #: What each parameter has, and what all of them share, beside their values.
         self.states: list[State] = [{} for _ in params]
         self.shared: State = {}
+
+    def number(self, value: float) -> Tensor:
+        """A number in memory, where all parameters are: so no step has to bring it there."""
+        places = list(dict.fromkeys(parameter.device for parameter in self.params))
+        number = number_in_memory(value)
+        return _beside(number, self.params[0]) if len(places) == 1 else number
 
     def __getitem__(self, name: str) -> Any:
         if name == "params":
@@ -102,7 +108,7 @@ class ParameterGroup(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "lr":
             self._given = value
-            self.rate.assign(value)
+            self.rate.assign(_beside(value, self.rate) if isinstance(value, Tensor) else value)
         elif name != "params":
             self.options[name] = value
             self._remember(self)  # a momentum that is not 0 any more needs memory
@@ -171,7 +177,7 @@ class Optimizer:
             raise ArgumentError(kind, "a parameter is in two groups", "name it in one of them")
         group = ParameterGroup(params, {**self.defaults, **options}, self._remember)
         self._remember(group)
-        group.shared = {name: number_in_memory(0.0) for name in self.counters}
+        group.shared = {name: group.number(0.0) for name in self.counters}
         self.first_values(group)
         self.param_groups.append(group)
         Tensor.realize(*group.params, group.rate, *group.shared.values(),

@@ -34,10 +34,10 @@ def stretches(plan: Plan, programs: Sequence[Program | None],
 
 
 def stretch(plan: Plan, programs: Sequence[Program | None], mesh: Place, numbers: Sequence[int],
-            memories: Sequence[list[Memory]], sizes: Sequence[tuple[int, DType]],
+            memories: Sequence[list[Memory]], sizes: Sequence[tuple[list[int], DType]],
             values: Sequence[int]) -> Stretch:
-    """Some kernels of a plan in lanes, each with its memories; of transfers also the bytes of the
-    piece that a device has, and the dtype.
+    """Some kernels of a plan in lanes, each with its memories; of transfers also the bytes of
+    each, and the dtype.
     """
     device = Device[mesh]
     assert isinstance(device, MeshDevice)

@@ -74,7 +74,7 @@ def _environment(names: Sequence[Place]) -> Environment:
     seed = settings.get("ORDER_SEED")
     # r[impl fusion.limit.device, caching.key.circumstances]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
-    limits = FusionLimits(arguments=arguments)
+    limits = FusionLimits(arguments=arguments, bucket=settings.get("BUCKET_BYTES"))
     # r[impl device.local.limit+3]
     limits = replace(limits, local_bytes=min(
         limits.local_bytes, *(device.local_bytes for _, device in devices)))

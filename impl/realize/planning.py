@@ -71,7 +71,14 @@ def planned_run(nodes: Sequence[UOp], mode: Mode | None = None, shared: bool = F
 def prepare(values: Sequence[UOp], mode: Mode | None = None,
             shared: bool = False) -> tuple[Effects, Plan, Canonical]:
     """Everything up to the plan for some values, each given once."""
-    mode = mode or in_force()
+    if meshes:  # what is divided is planned next: no search for garbage in between
+        with collector_at_rest():
+            return _prepared(values, mode or in_force(), shared)
+    return _prepared(values, mode or in_force(), shared)
+
+
+def _prepared(values: Sequence[UOp], mode: Mode,
+              shared: bool) -> tuple[Effects, Plan, Canonical]:
     start = time.perf_counter() if mode.shown else 0.0
     try:
         effects = in_pieces(walk(values))
@@ -94,13 +101,12 @@ def in_pieces(effects: Effects) -> Effects:
     """The effects as every device of a mesh has them; without a mesh they are as they were."""
     if not meshes or not is_spread(effects.nodes):
         return effects
-    with collector_at_rest():
-        roots, held, shardings, notes = divided(effects.roots, effects.nodes, effects.held)
-        description = Rows()
-        lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
-                 if sharding is not None}
-        return Described(roots, description.add(roots), held, effects.rescued, effects.roots,
-                         lying, notes, description=description)
+    roots, held, shardings, notes = divided(effects.roots, effects.nodes, effects.held)
+    description = Rows()
+    lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
+             if sharding is not None}
+    return Described(roots, description.add(roots), held, effects.rescued, effects.roots,
+                     lying, notes, description=description)
 
 
 def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
@@ -169,9 +175,9 @@ def add_rounds(plan: Plan, rows: dict[str, Any]) -> dict[str, Any]:
         if kernel.transfer is not None and kernel.transfer.is_within:
             device, written = Device[kernel.device], plan.storages[kernel.writes[0].storage]
             assert isinstance(device, MeshDevice)
-            nbytes = min(sum(touch.stop - touch.start for touch in side)
-                         for side in (kernel.reads, kernel.writes))
-            row["collective"] = device.sends(kernel.transfer, nbytes, written.dtype)
+            sizes = [plan.storages[each].nbytes for each in kernel.arguments]
+            row["collective"] = device.sends(
+                kernel.transfer, list(map(min, sizes[::2], sizes[1::2])), written.dtype)
     return rows
 
 

@@ -48,16 +48,17 @@ def poison(*memories: Memory) -> None:
 
 def copy_across(copy: Destination, memories: Sequence[Memory], nbytes: Sequence[int],
                 dtype: DType) -> None:
-    """Run a copy between devices: of its memories, what it reads comes first, each of `nbytes`.
+    """Run a copy between devices: of its memories each that it reads has the one that it fills
+    behind it, each of `nbytes`.
 
     `copy` is the device that it goes to, or the Transfer between the devices of a mesh.
     """
     if isinstance(copy, LoopInfo):
         return session.run_loop(copy, memories)
-    source, target = memories
     if isinstance(copy, (Transfer, Mesh)):
-        transferred(copy, target, source, min(nbytes), dtype)
+        transferred(copy, memories, nbytes, dtype)
     else:
+        source, target = memories
         target.device.copy(target, source, nbytes[1])
 
 
@@ -274,9 +275,9 @@ def _execute_beside(run: Run, programs: Sequence[Program | None],
     for mesh, numbers in found:
         run.begun += len(numbers)
         given = [[ensure_memory(buffers[a]) for a in plan.kernels[n].arguments] for n in numbers]
-        ends = [[buffers[a] for a in plan.kernels[n].arguments[:2]] for n in numbers]
+        ends = [[buffers[a] for a in plan.kernels[n].arguments] for n in numbers]
         if mesh is not None:
-            sizes = [(min(b.nbytes for b in each), each[-1].dtype) for each in ends]
+            sizes = [([b.nbytes for b in each], each[-1].dtype) for each in ends]
             stretch(plan, programs, mesh, numbers, given, sizes, run.values).run(session.spans)
             continue
         for number, memories, each in zip(numbers, given, ends, strict=True):

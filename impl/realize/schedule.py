@@ -25,7 +25,7 @@ from impl.realize.planning import (
 from impl.realize.run import Run, commit, copy_across, ensure_memory, programs_of
 from impl.realize.session import session
 from impl.rewrite import rewrites
-from impl.schedule import decisions, document, label
+from impl.schedule import collector_at_rest, decisions, document, label
 
 
 @dataclass
@@ -126,7 +126,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
     With both TRACK_MATCH_STATS=2 and `programs` it has what rules and steps did, one by one.
     """
     follow = programs and settings.get("TRACK_MATCH_STATS") >= 2
-    with lock:
+    with lock, collector_at_rest():
         session.run_scheduled()
         waiting = waiting_values(values_of(holders))
         effects = in_pieces(collect(waiting))

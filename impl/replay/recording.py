@@ -154,11 +154,11 @@ class Recording:
                      items: Sequence[realize.ExecItem]) -> None:
         """Add what runs in the lanes of a mesh."""
         plan, binds = run.plan, run.canonical.variables
-        ends = [item.bufs[:2] for item in items]
+        ends = [item.bufs for item in items]
         found = realize.stretch(
             plan, realize.programs_of(plan), mesh, numbers,
             [[realize.ensure_memory(b) for b in item.bufs] for item in items],
-            [(min(b.nbytes for b in each), each[-1].dtype) for each in ends], run.values)
+            [([b.nbytes for b in each], each[-1].dtype) for each in ends], run.values)
         for launch, (number, item, each) in enumerate(zip(numbers, items, ends, strict=True)):
             self._add_places(found, launch, item.bufs)
             self._add_values(found, launch, [binds[slot] for slot in plan.kernels[number].slots])
@@ -290,8 +290,7 @@ class Recording:
         for copy, ends in self.copies:
             copy.nbytes = [self._size(b, arguments) * b.dtype.itemsize for b in ends]
         for stretch, launch, ends in self.sent:
-            stretch.set_size(launch, min(self._size(b, arguments) for b in ends)
-                             * ends[1].dtype.itemsize)
+            stretch.set_size(launch, [self._size(b, arguments) * b.dtype.itemsize for b in ends])
         start = generator.counter
         for table, launch, position, what in self.values:
             if isinstance(what, int):

@@ -52,9 +52,9 @@ def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any
     # r[impl schedule.document.devices+2]
     told: dict[str, Any] = {}
     if kernel.transfer is not None:  # r[impl multi.transfer.told, collectives.order.same]
-        given = sum(touch.stop - touch.start for touch in kernel.reads)
-        told["transfer"] = kernel.transfer.told(given)
-        told["sent"] = kernel.transfer.sent(given)
+        given = [touch.stop - touch.start for touch in kernel.reads]
+        told["transfer"] = kernel.transfer.told(*given)
+        told["sent"] = sum(map(kernel.transfer.sent, given))
     if number in plan.under_way:  # r[impl memory.transfer.covers+2]
         told["until"] = plan.under_way[number]
     # r[impl schedule.document.flow+2]

@@ -67,7 +67,9 @@ def place(draft: Draft) -> Draft:
     # r[impl effects.realize.order-independent+2]
     held = [graph.number_of.get(leaf.arg[0]) for leaf in draft.effects.held]
     observable = {*asked, *(number for number in held if number is not None)}
-    draft.placed = place_writes(graph.values, graph.stages, observable, asked)
+    environment = draft.environment
+    draft.placed = place_writes(graph.values, graph.stages, observable, asked,
+                                environment.limits.bucket if environment.fuse else 0)
     return draft
 
 

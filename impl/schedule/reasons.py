@@ -81,6 +81,8 @@ def fusion(group: Group) -> str:
     """The reason why the stages of a kernel are together; empty for one stage."""
     if len(group.members) == 1:
         return ""
+    if group.members[0].stage.copy is not None:
+        return f"together: {len(group.members)} sums that devices send each other at one go"
     shared = " x ".join(text(size.expression) if is_symbolic(size) else str(size)
                         for size in group.sizes)
     if not shared:

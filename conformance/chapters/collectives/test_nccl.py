@@ -53,7 +53,7 @@ def _run(mesh: Mesh, transfer: Transfer, given: np.ndarray, dtype: DType, piece:
     source, target = device.allocate(given[0].nbytes), device.allocate(result)
     for memory, values in zip(source.members, given, strict=True):
         memory.device.put(memory, values.view(np.uint8))
-    device.exchange(transfer, target, source, piece, dtype)
+    device.together([(transfer, (source, target), piece, dtype)])()
     for memory, values in zip(source.members, given, strict=True):  # behind the call, not before
         memory.device.put(memory, np.zeros_like(values).view(np.uint8))
     return np.stack([memory.device.copy_out(memory, dtype, result // dtype.itemsize)
@@ -105,7 +105,7 @@ def _errors(mesh: Mesh, library: Any) -> None:
     assert not nccl.Clique.can(largest, dtypes.float32)
     assert not nccl.Clique.can(total, dtypes.float16)
     sent = Transfer("permute", mesh, mesh, "data", None, 1)
-    assert "rounds" not in device.sends(sent, 16, dtypes.float32)  # NCCL has its own
+    assert "rounds" not in device.sends(sent, [16], dtypes.float32)  # NCCL has its own
     library.fail(7)  # an earlier call is under way
     _run(mesh, sent, given, dtypes.float32, 16, 16)
     library.fail(6)  # it has failed: what waits for it is given up

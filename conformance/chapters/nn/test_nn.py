@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, dtypes, nn
+from impl import Context, Mesh, Tensor, dtypes, nn
 from impl.errors import DTypeError, ShapeError
 
 random = np.random.default_rng(1)
@@ -376,3 +376,18 @@ def test_files(tmp_path: Path) -> None:
     for name, tensor in tensors.items():
         assert loaded[name].dtype is tensor.dtype and loaded[name].shape == tensor.shape
         assert np.array_equal(loaded[name].numpy(), tensor.numpy())
+
+
+def test_the_numbers_of_an_optimiser_lie_where_its_parameters_do() -> None:
+    """So no step on a mesh has to bring them there."""
+    with Context(DEVICE="REFERENCE"):
+        mesh = Mesh(("REFERENCE:0", "REFERENCE:1"))
+        weight = Tensor([1.0, 2.0], requires_grad=True).shard_(mesh)
+        optimizer = nn.optim.Adam([weight], lr=0.1)
+        optimizer.lr = Tensor(0.25)  # of another device
+        assert optimizer.lr.device == mesh and optimizer.param_groups[0]["lr"] == 0.25
+        other = Tensor([3.0, 5.0]).shard(mesh).realize()
+        with Tensor.train():
+            (weight * other).sum().backward()
+            document = Tensor.schedule_document(*optimizer.schedule_step())
+        assert [row for row in document["kernels"] if "to mesh" in row.get("transfer", "")] == []
