@@ -15,9 +15,9 @@ from typing import Any
 
 from impl import Tensor, nn
 from impl.errors import ArgumentError, ShapeError
-from impl.models.writing import Kept, LanguageModel, Writer, chosen, with_kept
+from impl.models.writing import Kept, LanguageModel, Writer, positions, visible, with_kept
 
-__all__ = ["GPT2", "GPT2Config", "Writer", "chosen", "load"]
+__all__ = ["GPT2", "GPT2Config", "Writer", "load"]
 
 #: All public checkpoints of GPT-2 have heads of this width.
 _HEAD = 64
@@ -61,14 +61,16 @@ class GPT2Attention(nn.Module):
         self.c_attn = Projection(config.n_embd, 3 * config.n_embd)
         self.c_proj = Projection(config.n_embd, config.n_embd)
 
-    def forward(self, x: Tensor, cache: Tensor | None = None, start: Any = 0) -> Tensor:
-        """For places from `start` on, with a cache see `with_kept`."""
+    def forward(self, x: Tensor, mask: Tensor | None = None, cache: Tensor | None = None,
+                start: Any = 0) -> Tensor:
+        """For places from `start` on, with a cache see `with_kept`, with a mask see `visible`."""
         batch, length, width = x.shape
         query, key, value = (part.reshape(batch, length, self.heads, -1).transpose(1, 2)
                              for part in self.c_attn(x).chunk(3, -1))
         key, value = with_kept(cache, key, value, start)
         # One more place sees all that there are.
-        found = query.scaled_dot_product_attention(key, value, is_causal=length > 1)
+        found = query.scaled_dot_product_attention(
+            key, value, mask, is_causal=mask is None and length > 1)
         return self.c_proj(found.transpose(1, 2).reshape(batch, length, width))
 
 
@@ -92,8 +94,8 @@ class GPT2Block(nn.Module):
         self.ln_2 = nn.LayerNorm(config.n_embd, config.layer_norm_epsilon)
         self.mlp = GPT2MLP(config)
 
-    def forward(self, x: Tensor, cache: Tensor | None = None, start: Any = 0) -> Tensor:
-        x = x + self.attn(self.ln_1(x), cache, start)
+    def forward(self, x: Tensor, *places: Any) -> Tensor:
+        x = x + self.attn(self.ln_1(x), *places)
         return x + self.mlp(self.ln_2(x))
 
 
@@ -110,20 +112,19 @@ class GPT2(LanguageModel):
         self.ln_f = nn.LayerNorm(config.n_embd, config.layer_norm_epsilon)
 
     def forward(self, tokens: Tensor, caches: Sequence[Tensor] | None = None,
-                start: Any = 0) -> Tensor:
-        """(batch, places) of tokens to (batch, places, vocab_size) of scores.
-
-        Args:
-            caches: one for each block, see `GPT2Attention`.
-            start: the place of the first token, a number or a bound `Variable`.
+                start: Any = 0, padding: Tensor | None = None) -> Tensor:
+        """(batch, places) of tokens to (batch, places, vocab_size) of scores, see `LanguageModel`.
 
         Raises:
             ShapeError: there are more places than the network knows.
         """
         self.check_places(tokens, start)
-        x = self.wte(tokens) + self.wpe.weight[start:start + tokens.shape[1]]
+        length = tokens.shape[1]
+        where = self.wpe.weight[start:start + length] if padding is None \
+            else self.wpe(positions(padding, start, length).maximum(0))
+        x, mask = self.wte(tokens) + where, visible(padding, start, length)
         for place, block in enumerate(self.h):
-            x = block(x, None if caches is None else caches[place], start)
+            x = block(x, mask, None if caches is None else caches[place], start)
         return self.ln_f(x).linear(self.wte.weight)
 
     @property
@@ -164,3 +165,8 @@ def _sizes(state: Mapping[str, Tensor], file: Path) -> GPT2Config:
     return GPT2Config(words, places, width, sum(name.endswith(".ln_1.weight") for name in state),
                   said.get("n_head", max(width // _HEAD, 1)),
                   said.get("layer_norm_epsilon", GPT2Config.layer_norm_epsilon))
+
+
+if __name__ == "__main__":
+    from impl.models.command import main
+    main("impl.models.gpt2", lambda path, places: load(path), gguf=False)

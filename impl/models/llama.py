@@ -18,7 +18,7 @@ import numpy as np
 
 from impl import Tensor, nn
 from impl.errors import ArgumentError, ShapeError
-from impl.models.writing import Kept, LanguageModel, Writer, with_kept
+from impl.models.writing import Kept, LanguageModel, Writer, visible, with_kept
 
 __all__ = ["Llama", "LlamaConfig", "Writer", "load"]
 
@@ -56,15 +56,17 @@ class LlamaConfig:
 def rotary_tables(config: LlamaConfig) -> tuple[np.ndarray, np.ndarray]:
     """Cosines and sines, (places, width): pair i is turned by place / theta^(2 i / width)."""
     each = config.rope_theta ** (-np.arange(0, config.width, 2) / config.width)
-    scaling = config.rope_scaling
-    if scaling is not None:
-        kind = scaling.get("rope_type", scaling.get("type"))
-        if kind != "llama3":
-            raise ArgumentError("llama", f"turns are scaled by {kind!r}", "use \"llama3\"")
+    scaling = config.rope_scaling or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind == "factors":  # as files of GGUF have it
+        each = each / np.asarray(scaling["factors"])
+    elif kind == "llama3":
         whole = scaling["original_max_position_embeddings"] * each / (2 * math.pi)
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
         share = ((whole - low) / (high - low)).clip(0, 1)
         each = each * (share + (1 - share) / scaling["factor"])
+    elif kind != "default":
+        raise ArgumentError("llama", f"turns are scaled by {kind!r}", "use \"llama3\"")
     angles = np.arange(config.max_position_embeddings)[:, None] * np.tile(each, 2)
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
@@ -86,17 +88,17 @@ class LlamaAttention(nn.Module):
         self.v_proj = nn.Linear(size, keys, bias=False)
         self.o_proj = nn.Linear(size, size, bias=False)
 
-    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, cache: Tensor | None = None,
-                start: Any = 0) -> Tensor:
-        """For places from `start` on, with a cache see `with_kept`."""
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor, mask: Tensor | None = None,
+                cache: Tensor | None = None, start: Any = 0) -> Tensor:
+        """For places from `start` on, with a cache see `with_kept`, with a mask see `visible`."""
         batch, length, _ = x.shape
         query, key, value = (
             part(x).reshape(batch, length, -1, self.config.width).transpose(1, 2)
             for part in (self.q_proj, self.k_proj, self.v_proj))
         query, key = rotated(query, cosine, sine), rotated(key, cosine, sine)
         key, value = with_kept(cache, key, value, start)
-        found = query.scaled_dot_product_attention(key, value, is_causal=length > 1,
-                                                   enable_gqa=True)
+        found = query.scaled_dot_product_attention(
+            key, value, mask, is_causal=mask is None and length > 1, enable_gqa=True)
         return self.o_proj(found.transpose(1, 2).reshape(batch, length, -1))
 
 
@@ -150,8 +152,10 @@ class Llama(LanguageModel):
             self.register_buffer(name, Tensor(table), persistent=False)
 
     def forward(self, tokens: Tensor, caches: Sequence[Tensor] | None = None,
-                start: Any = 0) -> Tensor:
+                start: Any = 0, padding: Tensor | None = None) -> Tensor:
         """(batch, places) of tokens to (batch, places, vocab_size) of scores, see `LanguageModel`.
+
+        Padding moves all places of a text, and scores depend on distances alone.
 
         Raises:
             ShapeError: there are more places than the network knows.
@@ -160,8 +164,9 @@ class Llama(LanguageModel):
         x = self.model.embed_tokens(tokens)
         cosine, sine = (getattr(self, name)[start:start + tokens.shape[1]]
                         for name in ("cosine", "sine"))
+        mask = visible(padding, start, tokens.shape[1])
         for place, block in enumerate(self.model.layers):
-            x = block(x, cosine, sine, None if caches is None else caches[place], start)
+            x = block(x, cosine, sine, mask, None if caches is None else caches[place], start)
         return self.lm_head(self.model.norm(x))
 
     @property
@@ -185,26 +190,35 @@ def load(path: str | os.PathLike[str], places: int | None = None) -> Llama:
     Raises:
         ArgumentError: it is a checkpoint of something else, or `config.json` is missing.
     """
-    config, state = _of_gguf(Path(path)) if Path(path).is_file() else _of_folder(Path(path))
-    known = {each.name for each in fields(LlamaConfig)}
-    sizes = {name: value for name, value in config.items() if name in known}
+    config, state = _of_gguf(Path(path)) if Path(path).is_file() else \
+        of_folder(path, "llama", LlamaConfig)
     if places is not None:
-        most = sizes.get("max_position_embeddings", LlamaConfig.max_position_embeddings)
-        sizes["max_position_embeddings"] = min(places, most)
-    sizes["tie_word_embeddings"] = "lm_head.weight" not in state
-    model = Llama(LlamaConfig(**sizes))
+        most = config.get("max_position_embeddings", LlamaConfig.max_position_embeddings)
+        config["max_position_embeddings"] = min(places, most)
+    config["tie_word_embeddings"] = "lm_head.weight" not in state
+    model = Llama(LlamaConfig(**config))
     model.load_state_dict(state)
     return model
 
 
-def _of_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def of_folder(path: str | os.PathLike[str], kind: str,
+              sizes: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What `config.json` says of the fields of `sizes`, and the tensors, in one file or several.
+
+    Raises:
+        ArgumentError: it is a checkpoint of another `model_type`, or `config.json` is missing.
+    """
+    folder = Path(path)
     if not (folder / "config.json").is_file():
-        raise ArgumentError("llama.load", f"{folder} has no config.json, which says how many heads "
-                            "there are", "give the folder of a checkpoint, or a file of GGUF")
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if config.get("model_type", "llama") != "llama":
-        raise ArgumentError("llama.load", f"it is a {config['model_type']!r}",
-                            "give a checkpoint of Llama")
+        raise ArgumentError(f"{kind}.load", f"{folder} has no config.json, which says how many "
+                            "heads there are", "give the folder of a checkpoint")
+    said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if said.get("model_type", kind) != kind:
+        raise ArgumentError(f"{kind}.load", f"it is a {said['model_type']!r}",
+                            f"give a checkpoint of {kind}")
+    turns = said.get("rope_parameters")  # as it is written now
+    if turns:
+        said |= {"rope_theta": turns["rope_theta"], "rope_scaling": turns}
     index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
     if index.is_file():  # in several files
         found = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
@@ -212,8 +226,10 @@ def _of_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     state: dict[str, Tensor] = {}
     for name in files:
         state |= nn.state.safe_load(folder / name)
-    return config, {name: tensor for name, tensor in state.items()
-                    if not name.endswith("rotary_emb.inv_freq")}
+    known = {each.name for each in fields(sizes)}
+    return {name: value for name, value in said.items() if name in known}, {
+        name: tensor for name, tensor in state.items()
+        if not name.endswith("rotary_emb.inv_freq")}
 
 
 #: Names of tensors of GGUF, and what they are called here.
@@ -228,6 +244,8 @@ _SIZES = {"embedding_length": "hidden_size", "feed_forward_length": "intermediat
           "attention.head_count_kv": "num_key_value_heads",
           "context_length": "max_position_embeddings", "rope.freq_base": "rope_theta",
           "attention.layer_norm_rms_epsilon": "rms_norm_eps"}
+#: No size is greater: a file that says so is damaged.
+_MOST = 2 ** 26
 
 
 def _of_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -238,21 +256,48 @@ def _of_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if said.get("general.architecture") != "llama":
         raise ArgumentError("llama.load", f"{file} is a {said.get('general.architecture')!r}",
                             "give a checkpoint of Llama")
-    config = {own: said[f"llama.{name}"] for name, own in _SIZES.items() if f"llama.{name}" in said}
-    config.setdefault("num_key_value_heads", config["num_attention_heads"])
+    config = _sizes(said, file)
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     state = {}
-    for name, tensor in gguf_load(file).items():
+    tensors = gguf_load(file)
+    factors = tensors.pop("rope_freqs.weight", None)
+    if factors is not None:
+        config["rope_scaling"] = {"rope_type": "factors", "factors": factors.tolist()}
+    for name, tensor in tensors.items():
         found = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.weight", name)
         kind = found[2] if found else ""
         if found is None or kind not in _NAMES:
             raise ArgumentError("llama.load", f"{file} has the tensor {name!r}, which is not known",
-                                "give a checkpoint of Llama 3 without scaled turns")
-        if kind in heads:
+                                "give a checkpoint of Llama")
+        if kind in heads and tensor.ndim == 2 and tensor.shape[0] % (2 * heads[kind]) == 0:
             rows, columns = tensor.shape
             tensor = tensor.reshape(heads[kind], -1, 2, columns).transpose(1, 2) \
                 .reshape(rows, columns)
         where = f"model.layers.{found[1]}." if found[1] else ""
         state[f"{where}{_NAMES[kind]}.weight"] = tensor
+    blocks = sum(name.endswith(".input_layernorm.weight") for name in state)
+    if "model.embed_tokens.weight" not in state or blocks != config["num_hidden_layers"]:
+        raise ArgumentError("llama.load", f"{file} has {blocks} of its "
+                            f"{config['num_hidden_layers']} blocks, or no embedding of tokens",
+                            "give a whole file")
     config["vocab_size"] = state["model.embed_tokens.weight"].shape[0]
     return config, state
+
+
+def _sizes(said: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """The sizes that a file of GGUF names, none of which is trusted."""
+    config: dict[str, Any] = {}
+    for name, own in _SIZES.items():
+        value = said.get(f"llama.{name}", getattr(LlamaConfig, own))
+        if own == "num_key_value_heads" and f"llama.{name}" not in said:
+            value = config["num_attention_heads"]
+        if isinstance(value, (str, list)) or not 0 < value <= _MOST:
+            raise ArgumentError("llama.load", f"{file} says that llama.{name} is {value!r:.40}",
+                                "give a whole file")
+        config[own] = value
+    return config
+
+
+if __name__ == "__main__":
+    from impl.models.command import main
+    main("impl.models.llama", load, gguf=True)

@@ -117,17 +117,6 @@ def test_what_is_written_with_a_cache_is_what_is_written_without() -> None:
     assert ours.generate([3, 1, 4], 2) == list(writer.write([3, 1, 4], 2))
 
 
-def test_tokens_are_drawn() -> None:
-    writer = gpt2.Writer(writing(1))
-    greedy = list(writer.write([3, 1, 4], 4))
-    Tensor.manual_seed(5)
-    assert list(writer.write([3, 1, 4], 4, temperature=2.0, top_k=1)) == greedy
-    drawn = {tuple(writer.write([3, 1, 4], 4, temperature=2.0)) for _ in range(2)}
-    assert len(drawn) == 2
-    scores = Tensor([0.0, 3.0, 2.0, 1.0])
-    assert {int(gpt2.chosen(scores, 9.0, 2).item()) for _ in range(12)} == {1, 2}
-
-
 @pytest.mark.parametrize("prefix", ["", "transformer."])
 def test_public_checkpoints_are_loaded(prefix: str, tmp_path: Path) -> None:
     tensors = {prefix + name: Tensor(array) for name, array in arrays().items()}
@@ -157,13 +146,3 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     nn.state.safe_save({"weight": Tensor([1.0])}, tmp_path / "other.safetensors")
     with pytest.raises(ArgumentError, match="has no tensors of GPT-2"):
         gpt2.load(tmp_path / "other.safetensors")
-
-
-@pytest.mark.parametrize(("name", "blocks"), [("api/models.md", 2), ("gpt2.md", 5)])
-def test_the_examples_of_the_pages_run(name: str, blocks: int) -> None:
-    from conformance.house.test_examples import run_text
-    from conformance.trace import ROOT
-
-    page = ROOT / "docs" / name
-    if page.exists():
-        assert run_text(page.read_text(encoding="utf-8"), str(page)) == blocks

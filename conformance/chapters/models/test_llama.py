@@ -163,36 +163,74 @@ def test_folders_of_checkpoints_are_loaded(tmp_path: Path) -> None:
         llama.load(tmp_path)
 
 
-def test_files_of_gguf_are_loaded(tmp_path: Path) -> None:
+def in_gguf() -> dict[str, tuple[int, tuple[int, ...], bytes]]:
+    """The weights by the names of GGUF; queries and keys have their pairs side by side."""
     names = {own: theirs for theirs, own in llama._NAMES.items()}
-    tensors = {}
+    tensors: dict[str, tuple[int, tuple[int, ...], bytes]] = {}
     for name, array in arrays().items():
         found = name.removesuffix(".weight").removeprefix("model.layers.")
         block, _, inner = found.partition(".")
         theirs = f"blk.{block}.{names[inner]}" if block.isdigit() else names[found]
-        if theirs.endswith(("attn_q", "attn_k")):  # halves side by side
+        if theirs.endswith(("attn_q", "attn_k")):
             heads = 4 if theirs.endswith("q") else 2
             array = array.reshape(heads, 2, -1, 16).swapaxes(1, 2).reshape(array.shape)
         tensors[f"{theirs}.weight"] = (0, array.shape, array.tobytes())
+    return tensors
 
-    def written(tensors: dict[str, Any], kind: str = "llama") -> Path:
-        said = [test_gguf.text("general.architecture") + struct.pack("<I", 8)
-                + test_gguf.text(kind)]
-        for name, own in llama._SIZES.items():
-            value = getattr(SIZES, own)
-            said.append(test_gguf.text(f"llama.{name}") + (
-                struct.pack("<If", 6, value) if isinstance(value, float)
-                else struct.pack("<II", 4, value)))
-        return test_gguf.written(tmp_path / "model.gguf", tensors, b"".join(said), len(said))
 
-    loaded = llama.load(written(tensors))
+def value(name: str, given: Any) -> bytes:
+    """A value of the metadata: a text, a number, or a list of texts or of whole numbers."""
+    kinds = {str: 8, bool: 7, int: 5, float: 6}
+
+    def plain(one: Any) -> bytes:
+        return test_gguf.text(one) if isinstance(one, str) else struct.pack(
+            {bool: "<?", int: "<i", float: "<f"}[type(one)], one)
+
+    if isinstance(given, list):
+        return test_gguf.text(name) + struct.pack("<IIQ", 9, kinds[type(given[0])], len(given)) \
+            + b"".join(map(plain, given))
+    return test_gguf.text(name) + struct.pack("<I", kinds[type(given)]) + plain(given)
+
+
+def gguf_file(path: Path, tensors: dict[str, Any], **others: Any) -> Path:
+    """A file of GGUF with the sizes of `SIZES`; names of other values have two _ for a dot."""
+    said = {"general.architecture": "llama"} | {
+        f"llama.{name}": getattr(SIZES, own) for name, own in llama._SIZES.items()}
+    said |= {name.replace("__", "."): value for name, value in others.items()}
+    return test_gguf.written(path, tensors, b"".join(
+        value(*each) for each in said.items()), len(said))
+
+
+def test_files_of_gguf_are_loaded(tmp_path: Path) -> None:
+    path, tensors = tmp_path / "model.gguf", in_gguf()
+    loaded = llama.load(gguf_file(path, tensors))
     assert abs(loaded.config.rms_norm_eps - 1e-5) < 1e-9  # it is a float32 there
-    _check(loaded, dataclasses.replace(SIZES, rms_norm_eps=loaded.config.rms_norm_eps))
-    with pytest.raises(ArgumentError, match="is a 'bert'"):
-        llama.load(written(tensors, "bert"))
+    wanted = dataclasses.replace(SIZES, rms_norm_eps=loaded.config.rms_norm_eps)
+    _check(loaded, wanted)
+    tensors["rope_freqs.weight"] = (0, (2,), np.array([1.0, 4.0], "<f4").tobytes())
+    slower = llama.load(gguf_file(path, tensors))
+    cosines, _ = llama.rotary_tables(slower.config)
+    assert np.allclose(cosines[5], np.cos([5, 5 / 40, 5, 5 / 40]), atol=1e-6)
+
+
+def test_files_of_gguf_are_not_trusted(tmp_path: Path) -> None:
+    path, tensors = tmp_path / "model.gguf", in_gguf()
+    for others, told in (
+            ({"general__architecture": "bert"}, "is a 'bert'"),
+            ({"llama__block_count": 3}, "has 2 of its 3 blocks"),
+            ({"llama__block_count": -1}, "llama.block_count is -1"),
+            ({"llama__embedding_length": "16"}, "llama.embedding_length is '16'"),
+            ({"llama__context_length": 2 ** 30}, "llama.context_length is 1073741824")):
+        with pytest.raises(ArgumentError, match=told):
+            llama.load(gguf_file(path, tensors, **others))
+    with pytest.raises(ShapeError, match="gate_proj.weight has shape"):
+        llama.load(gguf_file(path, tensors, llama__feed_forward_length=25))
+    with pytest.raises(ArgumentError, match="no embedding of tokens"):
+        llama.load(gguf_file(path, {name: one for name, one in tensors.items()
+                                    if name != "token_embd.weight"}))
     tensors["blk.0.other.weight"] = tensors["output_norm.weight"]
     with pytest.raises(ArgumentError, match="'blk.0.other.weight', which is not known"):
-        llama.load(written(tensors))
+        llama.load(gguf_file(path, tensors))
 
 
 def test_what_does_not_fit_is_refused() -> None:
