@@ -11,13 +11,13 @@ from impl.errors import TensorScheduleError
 from impl.models import tokens
 from impl.models.writing import LanguageModel, Writer
 
-__all__ = ["main"]
+__all__ = ["write_on"]
 
 #: From a path, and the most places that are needed.
 _Load = Callable[[Path, int], LanguageModel]
 
 
-def main(name: str, load: _Load, gguf: bool, given: Sequence[str] | None = None) -> None:
+def write_on(name: str, load: _Load, gguf: bool, given: Sequence[str] | None = None) -> None:
     """Write on from the prompt of a command line.
 
     Args:

@@ -168,5 +168,5 @@ def _sizes(state: Mapping[str, Tensor], file: Path) -> GPT2Config:
 
 
 if __name__ == "__main__":
-    from impl.models.command import main
-    main("impl.models.gpt2", lambda path, places: load(path), gguf=False)
+    from impl.models.command import write_on
+    write_on("impl.models.gpt2", lambda path, places: load(path), gguf=False)

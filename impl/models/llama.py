@@ -299,5 +299,5 @@ def _sizes(said: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from impl.models.command import main
-    main("impl.models.llama", load, gguf=True)
+    from impl.models.command import write_on
+    write_on("impl.models.llama", load, gguf=True)

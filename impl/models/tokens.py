@@ -79,7 +79,7 @@ class Tokenizer:
         return "".join(self.pieces(tokens))
 
 
-def joined(parts: list[str], rank: Callable[[str, str], float | None]) -> list[str]:
+def merge_pairs(parts: list[str], rank: Callable[[str, str], float | None]) -> list[str]:
     """Neighbours made one, those of the least rank first, until no pair has a rank."""
     alive: list[str | None] = list(parts)
     before, after = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
@@ -137,7 +137,7 @@ class ByteTokenizer(Tokenizer):
                  **others: Any) -> None:
         super().__init__(texts, **others)
         self.ranks = {pair: place for place, pair in reversed(list(enumerate(merges)))}
-        self.patterns = [compiled(pattern) for pattern in patterns]
+        self.patterns = [word_pattern(pattern) for pattern in patterns]
         self.words, self.form = words, form
         self.bytes = {letter: byte for byte, letter in enumerate(byte_letters())}
         self.known: dict[str, list[int]] = {}
@@ -152,7 +152,7 @@ class ByteTokenizer(Tokenizer):
         if word not in self.known:
             letters = [byte_letters()[byte] for byte in word.encode()]
             parts = ["".join(letters)] if self.words and "".join(letters) in self.numbers \
-                else joined(letters, lambda left, right: self.ranks.get((left, right)))
+                else merge_pairs(letters, lambda left, right: self.ranks.get((left, right)))
             missing = [part for part in parts if part not in self.numbers]
             if missing:
                 raise ArgumentError("encode", f"{missing[0]!r} of {word!r:.40} is no token",
@@ -193,7 +193,7 @@ _SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def word_pattern(pattern: str) -> re.Pattern[str]:
     """A pattern with categories, which `re` does not know: as \\p{L}, in brackets or outside.
 
     Raises:
@@ -244,7 +244,7 @@ class SentenceTokenizer(Tokenizer):
 
     def plain(self, text: str, first: bool) -> list[int]:
         text = (" " * (self.space and first) + text if text else text).replace(" ", "▁")
-        return [token for part in joined(list(text), self._rank) for token in self._tokens(part)]
+        return [token for part in merge_pairs(list(text), self._rank) for token in self._tokens(part)]
 
     def _rank(self, left: str, right: str) -> float | None:
         number = self.numbers.get(left + right)

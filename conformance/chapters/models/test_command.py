@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 def run(*given: str) -> None:
     with Context(DEVICE="REFERENCE"):
-        command.main("impl.models.llama", llama.load, True, given)
+        command.write_on("impl.models.llama", llama.load, True, given)
 
 
 def test_a_prompt_is_written_on(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,8 +68,8 @@ def test_pairs_are_joined_the_best_one_first() -> None:
             ranks.setdefault(pair, rank)
             known.append("".join(pair))
         parts = draw.choices("abc", k=draw.randint(0, 25))
-        assert tokens.joined(parts, functools.partial(rank_of, ranks)) == slowly(parts, ranks)
-    assert len(tokens.joined(["a"] * 30000, lambda left, right: len(left + right))) < 30000
+        assert tokens.merge_pairs(parts, functools.partial(rank_of, ranks)) == slowly(parts, ranks)
+    assert len(tokens.merge_pairs(["a"] * 30000, lambda left, right: len(left + right))) < 30000
 
 
 def test_bytes_come_back_as_text(tmp_path: Path) -> None:
@@ -97,15 +97,15 @@ def test_bytes_come_back_as_text(tmp_path: Path) -> None:
 def test_words_are_cut_as_the_models_have_it(kind: str, wanted: list[str]) -> None:
     words = ["I'll pay $1234   or ½½\n\ndon'T"]
     for pattern in tokens._WORDS[kind]:
-        words = [piece for word in words for piece in tokens._cut(tokens.compiled(pattern), word)]
+        words = [piece for word in words for piece in tokens._cut(tokens.word_pattern(pattern), word)]
     assert words == wanted
 
 
 def test_categories_are_those_of_unicode() -> None:
-    pattern = tokens.compiled(r"[^\s\p{L}\p{N}]+|\p{L}+|\p{N}+|\s+|\S")
+    pattern = tokens.word_pattern(r"[^\s\p{L}\p{N}]+|\p{L}+|\p{N}+|\s+|\S")
     assert pattern.findall("aé日 ½²٣\x1c\u2028_!") == ["aé日", " ", "½²٣", "\x1c", "\u2028", "_!"]
     with pytest.raises(ArgumentError, match="pattern '[(]' of words is not known"):
-        tokens.compiled("(")
+        tokens.word_pattern("(")
 
 
 def test_files_say_how(tmp_path: Path) -> None:
@@ -198,11 +198,12 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_kind_needs_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
-            "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None,
-            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}, "model": {
-                "type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##",
-                "max_input_chars_per_word": 100, "vocab": {"?": 0, "he": 1, "##llo": 2, "wo": 3}}}
+    said: dict[str, Any] = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
+        "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None,
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}, "model": {
+            "type": "WordPiece", "unk_token": "?", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": {"?": 0, "he": 1, "##llo": 2, "wo": 3}}}
     written(tmp_path, said)
     with monkeypatch.context() as patch:
         patch.setitem(__import__("sys").modules, "tokenizers", None)
