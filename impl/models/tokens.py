@@ -244,7 +244,8 @@ class SentenceTokenizer(Tokenizer):
 
     def plain(self, text: str, first: bool) -> list[int]:
         text = (" " * (self.space and first) + text if text else text).replace(" ", "▁")
-        return [token for part in merge_pairs(list(text), self._rank) for token in self._tokens(part)]
+        parts = merge_pairs(list(text), self._rank)
+        return [token for part in parts for token in self._tokens(part)]
 
     def _rank(self, left: str, right: str) -> float | None:
         number = self.numbers.get(left + right)
