@@ -193,15 +193,33 @@ def was_computed(leaf: UOp) -> bool:
     return bool(leaf.arg[0].nodes) or leaf.arg[1] > 0
 
 
-def forget_realized(which: Callable[[UOp], bool] = lambda node: True) -> None:
+#: Expressions, and the leaves that hold their values.
+Forgotten = Sequence[tuple[weakref.ref[UOp], weakref.ref[UOp]]]
+
+
+def forget_realized(which: Callable[[UOp], bool] = lambda node: True) -> Forgotten:
     """Forget which expressions have been computed: all, or those that are chosen.
 
     A capture begins with it: what its function writes down has to be computed by it, even where an
     equal expression happens to be in memory (r[replay.capture.whole]).
     """
+    forgotten = []
     for node in living_nodes():
         if node.realized is not None and which(node):
+            forgotten.append((weakref.ref(node), weakref.ref(node.realized)))
             note_realized(node, None)
+    return forgotten
+
+
+def recall_realized(forgotten: Forgotten) -> None:
+    """Know again what was forgotten, where it is still in memory: gradients go from the one to the
+    other.
+    """
+    for expression, holder in forgotten:
+        node, leaf = expression(), holder()
+        if node is not None and leaf is not None and node.realized is None \
+                and leaf.arg[1] == leaf.arg[0].version:
+            note_realized(node, leaf)  # r[impl replay.gradient.eager]
 
 
 def advance(buffer: Buffer, versions: int) -> None:

@@ -51,6 +51,16 @@ class ModelsAreCopied(ImplPatch):
             function=copy.copy(captured.__dict__["function"])), name)
 
 
+class CapturesForgetForEver(ImplPatch):
+    rule = "replay.gradient.eager"
+    description = "what was computed before a capture is not known as its expression any more"
+    first = "test_an_argument_that_is_computed_for_the_call"
+    target = "impl.replay.capture:Capture.end"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda capture: None
+
+
 class StatesMakeResultsForget(Edit):
     rule = "replay.gradient.eager"
     description = "a result holds nothing where the function writes to any state"

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl import realize, symbolic
-from impl.effects import Buffer, Effects, forget_realized, is_lost, living, living_here
+from impl.effects import (
+    Buffer,
+    Effects,
+    forget_realized,
+    is_lost,
+    living,
+    living_here,
+    recall_realized,
+)
 from impl.errors import VariableError, user_line
 from impl.following.pure import PLAIN
 from impl.following.reads import Reads, Reason
@@ -41,7 +49,7 @@ class Capture:
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
         _realize_all([h for h in living() if isinstance(h, Tensor) and not is_lost(h.uop)])
-        forget_realized()  # r[impl replay.capture.whole]
+        self.forgotten = forget_realized()  # r[impl replay.capture.whole]
         stand_ins = {id(tensor) for tensor in arguments.tensors.values()}
         part([h for h in living() if isinstance(h, Tensor) and id(h) not in stand_ins | self.aside])
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
@@ -78,6 +86,10 @@ class Capture:
                 self.refuse(f"gives argument {shown(path)} something else, which a replay would "
                             "not do again", "return the new value, or .assign to the tensor")
                 return
+
+    def end(self) -> None:
+        """The call is over: what was computed before it is known again."""
+        recall_realized(self.forgotten)
 
     def finish(self, result: Any) -> Recording | None:
         """Realize what the call returned or left pending, and make the recording."""

@@ -274,6 +274,7 @@ class TinyJit(Generic[Parameters, Returned]):
                 if not lock.disturbed:
                     recording = capture.finish(result)
         finally:
+            capture.end()
             call.write_back()
             call.leave(reads)
         return result, recording

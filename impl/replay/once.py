@@ -116,6 +116,7 @@ def _observe(jit: Any, given: Any, capture: _Observer,
         if captured is not None and not States("", captured.sources, []).has_owners():
             captured = None
     finally:
+        capture.end()
         _put_back(was, gradients, copies)
         random_used = generator.counter - capture.random_start
         generator.counter = capture.random_start

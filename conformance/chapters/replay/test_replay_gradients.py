@@ -199,6 +199,32 @@ def test_a_step_that_updates_its_parameters() -> None:
 
 
 @verifies("replay.gradient.eager")
+@pytest.mark.parametrize("flagged", [False, True])
+@pytest.mark.parametrize("computed", [False, True])
+def test_an_argument_that_is_computed_for_the_call(flagged: bool, computed: bool) -> None:
+    """Also in the call that is captured, which forgets for its time what was computed before."""
+    def body(x: Tensor) -> Tensor:
+        return (x * x * 3).sum()
+
+    def slopes(function: Any, number: int) -> Any:
+        below = Tensor([1.0, float(number)], requires_grad=True)
+        x = below * 2
+        other = (x * 5).sum()  # is not computed by the call
+        if flagged:
+            x.requires_grad_()
+        if computed:
+            x.realize()
+        result = function(x)
+        return [each.tolist() for root in (result, result + other)
+                for each in root.gradient(x, below)]
+
+    step = TinyJit(body)
+    for number in range(5):
+        assert slopes(step, number) == slopes(body, number)
+    assert step.replays == 3
+
+
+@verifies("replay.gradient.eager")
 def test_a_result_beside_a_state_that_is_written_holds_its_arguments() -> None:
     """Statistics of a batch norm are no reason that a result forgets what it was computed from."""
     w, mean = Tensor([3.0, 4.0], requires_grad=True), Tensor([0.0, 0.0]).realize()
