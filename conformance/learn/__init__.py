@@ -2,7 +2,8 @@
 
     python -m conformance.learn start memory       write my_memory.py, with what you are to write
     python -m conformance.learn check memory       the smallest counterexample; then tests
-    python -m conformance.learn hint memory        the next hint
+    python -m conformance.learn hint memory        the next hint; --all: those that you have read
+    python -m conformance.learn solution memory    a solution, for when you have one or give up
     python -m conformance.learn progress           which rules of which lesson are green
     python -m conformance.learn reset memory       begin anew; your file is kept as my_memory.py.old
 
@@ -16,6 +17,7 @@ import argparse
 import ast
 import importlib.util
 import json
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -246,17 +248,35 @@ def _tested(slug: str) -> list[str]:
     return green
 
 
-def hint(slug: str, mine: Path) -> int:
-    """Print the next hint; after the last one, all of them once more."""
+def hint(slug: str, mine: Path, every: bool = False) -> int:
+    """Print the next hint, or all that were read; after the last one, what there is besides."""
     progress, hints = Progress(mine), LESSONS[slug].hints
     number = progress.of(slug)["hints"]
-    if number < len(hints):
+    if every:
+        print(*(f"{place}. {text}" for place, text in enumerate(hints[:number], 1)), sep="\n")
+    elif number < len(hints):
         print(f"{number + 1} of {len(hints)}: {hints[number]}")
         progress.of(slug)["hints"] += 1
         progress.write()
     else:
-        print(*(f"{place}. {text}" for place, text in enumerate(hints, 1)), sep="\n")
+        print(f"you have read all {len(hints)} hints. Once more:\npython -m conformance.learn hint "
+              f"{slug} --all{_named(slug, mine)}\nA solution:\n"
+              f"python -m conformance.learn solution {slug}")
     return 0
+
+
+def solution(slug: str) -> str:
+    """A solution: one that was written for the lesson, or else our own functions."""
+    written = Path(__file__).parent / "solutions" / f"{slug}.py"
+    if written.exists():
+        lines = [line for line in written.read_text(encoding="utf-8").splitlines()[1:]
+                 if not line.startswith(("from conformance", "# mypy", "# ruff"))]
+        return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines)).strip()
+    text = module_path(slug).read_text(encoding="utf-8")
+    parts = [ast.get_source_segment(text, node) or "" for node in ast.parse(text).body
+             if isinstance(node, ast.FunctionDef) and node.name in LESSONS[slug].functions]
+    return "\n\n\n".join([f"# ours, in {module_path(slug).relative_to(ROOT)}, with all that it "
+                          "calls", *parts])
 
 
 def reset(slug: str, mine: Path) -> int:
@@ -292,11 +312,12 @@ def _named(slug: str, mine: Path) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.learn", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("start", "check", "hint", "reset", "progress"),
-                        nargs="?")
+    parser.add_argument("command", nargs="?",
+                        choices=("start", "check", "hint", "solution", "reset", "progress"))
     parser.add_argument("lesson", choices=sorted(LESSONS), nargs="?",
                         help="not needed by `progress`")
     parser.add_argument("--mine", type=Path, help="your file; my_LESSON.py if it is not named")
+    parser.add_argument("--all", action="store_true", help="with `hint`: all that you have read")
     options = parser.parse_args(arguments)
     if options.command is None:  # somebody who asks what there is
         parser.print_help()
@@ -306,6 +327,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.lesson is None:
         parser.error(f"name a lesson: {', '.join(sorted(LESSONS))}")
     mine = options.mine or Path(f"my_{options.lesson}.py")
-    commands = {"start": start, "check": check, "hint": hint, "reset": reset}
+    if options.command == "solution":
+        print(solution(options.lesson))
+        return 0
+    if options.command == "hint":
+        return hint(options.lesson, mine, options.all)
+    commands = {"start": start, "check": check, "reset": reset}
     return commands[options.command](options.lesson, mine)
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,6 +136,9 @@ def test_a_lesson_is_begun_hinted_at_and_begun_anew(tmp_path: Path,
         assert learn.main(["hint", *named]) == 0
         hints.append(capsys.readouterr().out)
     assert hints[0].startswith("1 of 6: Write `lower_bound` first") and len(set(hints)) == 7
+    assert "all 6 hints" in hints[6] and "Write `lower_bound`" not in hints[6]
+    assert learn.main(["hint", *named, "--all"]) == 0
+    assert capsys.readouterr().out.count("\n") == 6
     assert learn.main(["reset", *named]) == 0
     assert mine.read_text(encoding="utf-8") == text
     assert mine.with_name("my_memory.py.old").read_text(encoding="utf-8") == text + "# mine\n"
@@ -163,6 +167,24 @@ def test_every_lesson_has_its_page_and_its_rules() -> None:
         assert len(set(lesson.rules)) == len(lesson.rules), slug
         for rule in lesson.rules:
             assert rule.split(".")[0] in (lesson.chapters or (slug,)) and rule in locked
+
+
+@pytest.mark.parametrize("slug", LESSONS)
+def test_a_solution_is_shown_when_it_is_asked_for(slug: str,
+                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    """It stands in no page open, and breaks no rule on small problems."""
+    assert learn.main(["solution", slug]) == 0
+    said = capsys.readouterr().out
+    page = (ROOT / "docs" / "course" / f"{slug}.md").read_text(encoding="utf-8")
+    assert all(f"def {name}(" in said for name in LESSONS[slug].functions)
+    assert f"learn solution {slug}" in page
+    assert "<!-- solution: " not in page or f"def {LESSONS[slug].functions[0]}(" not in page
+    module = SimpleNamespace(**vars(import_module(learn.module_name(slug))))
+    if (Path(learn.__file__).parent / "solutions" / f"{slug}.py").exists():
+        written = import_module(f"conformance.learn.solutions.{slug}")
+        vars(module).update((name, getattr(written, name)) for name in LESSONS[slug].functions)
+    judged: Any = module
+    assert [str(each) for each in LESSONS[slug].counterexamples(judged)] == []
 
 
 def test_problems_come_from_the_smallest_up() -> None:

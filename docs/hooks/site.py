@@ -27,13 +27,13 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
-from conformance import protocol, trace
+from conformance import learn, protocol, trace
 from conformance.bench import table, timings
 from conformance.hardware import page as hardware
 from conformance.trace import markdown_rules, threats
 
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation"
-                   r"|agreement|dry-run|sanitized|onnx-nodes)"
+                   r"|agreement|dry-run|sanitized|onnx-nodes|solution)"
                    r"(?::\s*([\w.-]+))?\s*-->")
 PAGE_LINK = re.compile(r"(?<=\]\()(?!\w+:)([^()\s#]+\.md)(?=[#)])")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
@@ -100,6 +100,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return sanitized()
         if kind == "onnx-nodes":
             return onnx_nodes()
+        if kind == "solution":
+            return folded_solution(name or "")
         if kind == "bench":
             return benchmark(name or "")
         if kind == "rule-matrix":
@@ -107,6 +109,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return asked[0]
 
     return ASKED.sub(computed, markdown)
+
+
+def folded_solution(lesson: str) -> str:
+    """A solution of a lesson, which is read by who opens it."""
+    code = learn.solution(lesson).replace("\n", "\n    ")
+    return f'??? example "A solution"\n\n    ```python\n    {code}\n    ```\n'
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
