@@ -48,6 +48,8 @@ _MEANT = {
                      "is_distributed", "is_nested", "to_padded_tensor"),
                     "x.shape, x.dtype or x.grad: a tensor has no more"),
     **dict.fromkeys(("const", "const_like"), "x.full_like"),
+    "redistribute": "x.shard", "placements": "x.sharding", "device_mesh": "x.sharding.mesh",
+    "full_tensor": "x.numpy, which gathers", "to_local": "x.addressable_shards",
     **dict.fromkeys(("ufix", "usum", "uprod", "alu", "call", "callify", "linear_with_vars",
                      "schedule_linear", "invalids", "max_numel", "max_shape"),
                     "x.uop, the node of the graph"),

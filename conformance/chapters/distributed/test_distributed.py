@@ -321,6 +321,16 @@ def test_a_mesh_has_a_place_for_each_process(tmp_path: Path) -> None:
                                                                 "1 ArgumentError"]
 
 
+@verifies("errors.name.missing")
+@pytest.mark.parametrize(("name", "meant"), [
+    ("get_rank", "use distributed.rank()"), ("all_reduce", "x.sum(0)"), ("barrier", "nothing"),
+    ("DistributedDataParallel", "p.shard_(mesh)"), ("rnak", "distributed.rank?")])
+def test_what_others_call_it(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(distributed, name)
+    assert meant in str(caught.value) and not hasattr(distributed, name)
+
+
 @verifies("distributed.mesh.size+2")
 def test_one_process_alone_has_devices_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     found = distributed.mesh(data=2, model=2)
