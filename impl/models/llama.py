@@ -5,19 +5,19 @@ Tensors have the names and shapes of the checkpoints that Hugging Face publishes
 """
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from impl import Tensor, nn
 from impl.errors import ArgumentError, ShapeError
+from impl.models.checkpoint import read_folder
 from impl.models.writing import Kept, LanguageModel, Writer, visible, with_kept
 
 __all__ = ["Llama", "LlamaConfig", "Writer", "load"]
@@ -117,34 +117,44 @@ class LlamaMLP(nn.Module):
 class LlamaBlock(nn.Module):
     """Attention and layers, each added to what comes in."""
 
-    def __init__(self, config: LlamaConfig) -> None:
+    def __init__(self, config: Any) -> None:
         self.input_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = LlamaAttention(config)
         self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.make_fed(config)
+
+    def make_fed(self, config: Any) -> None:
+        """The layers of `fed`."""
         self.mlp = LlamaMLP(config)
+
+    def fed(self, x: Tensor) -> Tensor:
+        """What each place alone goes through."""
+        return self.mlp(x)
 
     def forward(self, x: Tensor, *places: Any) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), *places)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        return x + self.fed(self.post_attention_layernorm(x))
 
 
 class LlamaBody(nn.Module):
     """All but the head."""
 
-    def __init__(self, config: LlamaConfig) -> None:
+    def __init__(self, config: LlamaConfig, block: type[LlamaBlock]) -> None:
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.embed_tokens.weight = (
             Tensor.randn(config.vocab_size, config.hidden_size) * 0.02).requires_grad_()
-        self.layers = nn.ModuleList([LlamaBlock(config) for _ in range(config.num_hidden_layers)])
+        self.layers = nn.ModuleList([block(config) for _ in range(config.num_hidden_layers)])
         self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
 
 
 class Llama(LanguageModel):
     """Scores of the next token at each place."""
 
+    block: ClassVar[type[LlamaBlock]] = LlamaBlock
+
     def __init__(self, config: LlamaConfig | None = None) -> None:
         self.config = config = config or LlamaConfig()
-        self.model = LlamaBody(config)
+        self.model = LlamaBody(config, self.block)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
@@ -191,7 +201,7 @@ def load(path: str | os.PathLike[str], places: int | None = None) -> Llama:
         ArgumentError: it is a checkpoint of something else, or `config.json` is missing.
     """
     config, state = _of_gguf(Path(path)) if Path(path).is_file() else \
-        of_folder(path, "llama", LlamaConfig)
+        read_folder(path, "llama", LlamaConfig)
     if places is not None:
         most = config.get("max_position_embeddings", LlamaConfig.max_position_embeddings)
         config["max_position_embeddings"] = min(places, most)
@@ -199,37 +209,6 @@ def load(path: str | os.PathLike[str], places: int | None = None) -> Llama:
     model = Llama(LlamaConfig(**config))
     model.load_state_dict(state)
     return model
-
-
-def of_folder(path: str | os.PathLike[str], kind: str,
-              sizes: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What `config.json` says of the fields of `sizes`, and the tensors, in one file or several.
-
-    Raises:
-        ArgumentError: it is a checkpoint of another `model_type`, or `config.json` is missing.
-    """
-    folder = Path(path)
-    if not (folder / "config.json").is_file():
-        raise ArgumentError(f"{kind}.load", f"{folder} has no config.json, which says how many "
-                            "heads there are", "give the folder of a checkpoint")
-    said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if said.get("model_type", kind) != kind:
-        raise ArgumentError(f"{kind}.load", f"it is a {said['model_type']!r}",
-                            f"give a checkpoint of {kind}")
-    turns = said.get("rope_parameters")  # as it is written now
-    if turns:
-        said |= {"rope_theta": turns["rope_theta"], "rope_scaling": turns}
-    index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
-    if index.is_file():  # in several files
-        found = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        files = sorted({Path(name).name for name in found.values()})
-    state: dict[str, Tensor] = {}
-    for name in files:
-        state |= nn.state.safe_load(folder / name)
-    known = {each.name for each in fields(sizes)}
-    return {name: value for name, value in said.items() if name in known}, {
-        name: tensor for name, tensor in state.items()
-        if not name.endswith("rotary_emb.inv_freq")}
 
 
 #: Names of tensors of GGUF, and what they are called here.

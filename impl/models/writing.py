@@ -37,6 +37,10 @@ class LanguageModel(nn.Module):
         """The sizes of what it keeps."""
         raise NotImplementedError
 
+    def cache_sizes(self, rows: int, places: int) -> tuple[int, ...]:
+        """The sizes of what is kept for a block: two, then rows, and whatever a block needs."""
+        return 2, rows, self.kept.heads, places, self.kept.width
+
     def check_places(self, tokens: Tensor, start: Any) -> None:
         """Refuse more tokens than there are places.
 
@@ -121,7 +125,7 @@ class Writer:
         self.model, self.kept, table = model, model.kept, next(model.parameters())
         self.places = min(places or self.kept.places, self.kept.places)
         self.rows, self.device = rows, table.device
-        sizes = (2, rows, self.kept.heads, self.places, self.kept.width)
+        sizes = model.cache_sizes(rows, self.places)
         with no_grad():
             self.caches = [Tensor.zeros(*sizes, dtype=table.dtype, device=table.device)
                            .contiguous().realize() for _ in range(self.kept.blocks)]
