@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conformance.peers import models
-from impl import Context, Tensor, TinyJit, nn
+from impl import Context, Tensor, nn
 from impl.errors import ArgumentError, ShapeError
 from impl.models import bert, lstm, mixtral, resnet, unet, vit, whisper
 from impl.models.writing import LanguageModel, Writer
@@ -94,13 +94,12 @@ def test_files_of_checkpoints_are_loaded(name: str, tmp_path: Path) -> None:
 
 
 def writers() -> dict[str, LanguageModel]:
-    """Models that write; the last one, of a sound."""
+    """Models that keep something else than Llama does; the last one writes of a sound."""
     sound = models.drawn("sound", (5, 12))
-    return {"mixtral": filled("mixtral"), "lstm": filled("lstm"),
-            "whisper": filled("whisper").listen(Tensor(sound))}
+    return {"lstm": filled("lstm"), "whisper": filled("whisper").listen(Tensor(sound))}
 
 
-@pytest.mark.parametrize("name", ["mixtral", "lstm", "whisper"])
+@pytest.mark.parametrize("name", ["lstm", "whisper"])
 def test_what_is_written_with_a_cache_is_what_is_written_without(name: str) -> None:
     model = writers()[name]
     prompts = [[3, 1, 4], [5], [9, 2]]
@@ -111,27 +110,6 @@ def test_what_is_written_with_a_cache_is_what_is_written_without(name: str) -> N
         assert text == follow[len(prompt) - 1:-1]
     assert writer.step.replays > 0 and len(writer.step.entries) == 1
     assert " 0 traced" in writer.step.explain()
-
-
-def test_a_training_step_is_replayed() -> None:
-    """Of the models that differ most in kind; GPT-2's is in its guide."""
-    for name in ("lstm", "resnet"):
-        case, model = models.CASES[name], models.CASES[name].ours()
-        given = {key: Tensor(array).realize() for key, array in case.inputs.items()}
-        optimizer = nn.optim.SGD(model.parameters(), lr=0.1)
-
-        @TinyJit
-        def step(given: dict[str, Tensor], model: Any = model, call: Any = case.call,
-                 optimizer: Any = optimizer) -> Tensor:
-            optimizer.zero_grad()
-            loss = (call(model, given) - 1).square().mean()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        with Tensor.train():
-            losses = [step(given).item() for _ in range(4)]
-        assert step.replays == 2 and losses == sorted(losses, reverse=True), name
 
 
 def test_sentences_are_vectors_of_length_one() -> None:
@@ -171,11 +149,8 @@ def test_filters_of_pitch_are_triangles() -> None:
 
 
 def test_noise_becomes_pictures() -> None:
+    """The guide draws some; here is one step, by equations 6 and 7 of Ho et al."""
     diffusion = unet.Diffusion(filled("unet"), steps=4)
-    Tensor.manual_seed(1)
-    *_, last = diffusion.pictures((1, 2, 8, 8))
-    assert last.shape == (1, 2, 8, 8) and diffusion.captured.replays == 2
-    # Ho et al., equations 6 and 7, at step 2.
     share = np.linspace(1e-4, 0.02, 4)
     left = np.cumprod(1 - share)
     noisy, noise = models.drawn("noisy", (1, 2, 8, 8)), models.drawn("noise", (1, 2, 8, 8))
