@@ -19,7 +19,7 @@ def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Co
     return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
 
 
-class Block(nn.Module):
+class BasicBlock(nn.Module):
     """Two or three convolutions, each with a norm, and what came in: brought to the same shape if
     it has another.
     """
@@ -47,7 +47,7 @@ class Block(nn.Module):
         return x
 
 
-class Bottleneck(Block):
+class Bottleneck(BasicBlock):
     """A block whose middle has a quarter of the channels."""
 
     wider = 4
@@ -61,12 +61,12 @@ class ResNet(nn.Module):
     """Scores of what a picture shows, (batch, 3, height, width) to (batch, classes).
 
     Args:
-        block: `Block` or `Bottleneck`.
+        block: `BasicBlock` or `Bottleneck`.
         counts: how many of them there are of each of the widths.
         width: channels in the first blocks; 64 in all public ones.
     """
 
-    def __init__(self, block: type[Block], counts: Sequence[int], classes: int = 1000,
+    def __init__(self, block: type[BasicBlock], counts: Sequence[int], classes: int = 1000,
                  width: int = 64) -> None:
         self.conv1, self.bn1 = _convolution(3, width, 7, 2), nn.BatchNorm2d(width)
         inputs = width
@@ -88,12 +88,12 @@ class ResNet(nn.Module):
 
 def resnet18(classes: int = 1000) -> ResNet:
     """ResNet with 18 layers that have weights."""
-    return ResNet(Block, (2, 2, 2, 2), classes)
+    return ResNet(BasicBlock, (2, 2, 2, 2), classes)
 
 
 def resnet34(classes: int = 1000) -> ResNet:
     """ResNet with 34 layers that have weights."""
-    return ResNet(Block, (3, 4, 6, 3), classes)
+    return ResNet(BasicBlock, (3, 4, 6, 3), classes)
 
 
 def resnet50(classes: int = 1000) -> ResNet:
@@ -128,7 +128,7 @@ def load(path: str | os.PathLike[str]) -> ResNet:
     places = [(int(one[1]), int(one[2])) for one in found if one]
     counts = [sum(layer == number for layer, _ in places)
               for number in range(1, max(places, default=(0, 0))[0] + 1)]
-    kind = Bottleneck if "layer1.0.conv3.weight" in state else Block
+    kind = Bottleneck if "layer1.0.conv3.weight" in state else BasicBlock
     model = ResNet(kind, counts, state["fc.weight"].shape[0], state["conv1.weight"].shape[0])
     model.load_state_dict(state)
     return model

@@ -103,7 +103,7 @@ class Larger(nn.Module):
         return self.conv(x.interpolate(scale_factor=2, mode="nearest"))
 
 
-class Level(nn.Module):
+class UNetLevel(nn.Module):
     """Residuals of one size, perhaps with attention; and perhaps what leads to another size."""
 
     downsamplers: nn.ModuleList
@@ -147,7 +147,7 @@ class UNet(nn.Module):
         kept = sizes[:1]
         for place, size in enumerate(sizes):
             attends = config.down_block_types[place].startswith("Attn")
-            level = Level([kept[-1], *[size] * (layers - 1)], size, attends, config)
+            level = UNetLevel([kept[-1], *[size] * (layers - 1)], size, attends, config)
             kept += [size] * layers
             if place < len(sizes) - 1:
                 level.downsamplers = nn.ModuleList([Smaller(size, config.downsample_padding)])
@@ -158,7 +158,7 @@ class UNet(nn.Module):
         for place, size in enumerate(reversed(sizes)):
             attends = config.up_block_types[place].startswith("Attn")
             inputs = [below if number == 0 else size for number in range(layers + 1)]
-            level = Level([one + kept.pop() for one in inputs], size, attends, config)
+            level = UNetLevel([one + kept.pop() for one in inputs], size, attends, config)
             if place < len(sizes) - 1:
                 level.upsamplers = nn.ModuleList([Larger(size)])
             self.up_blocks.append(level)
