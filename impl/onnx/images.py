@@ -196,6 +196,12 @@ def grid_sample(x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = 
     return found.cast(x.dtype)
 
 
+@operator("AffineGrid")
+def affine_grid(theta: Tensor, size: Host, *, align_corners: int = 0) -> Tensor:
+    """The grid for GridSample of a shape, turned by a matrix for each picture."""
+    return Tensor.affine_grid(theta, ints(size), bool(align_corners))
+
+
 def _beside(at: Tensor, kind: str) -> Any:
     """Places along one axis, and their shares."""
     if kind == "nearest":

@@ -473,3 +473,15 @@ def test_a_loop_that_does_not_end_is_an_error(most: str, monkeypatch: pytest.Mon
     assert function([0], [8]).tolist() == [8]
     with pytest.raises(impl.onnx.ModelError, match=r"node 'L' \(Loop\).*not ended after 8 turns"):
         function([0], [9])
+
+
+def test_one_picture_has_a_grid_as_several_have() -> None:
+    turns = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    for count in (1, 2):
+        node = helper.make_node("AffineGrid", ["x", "sizes"], ["y"])
+        loaded = impl.onnx.load(model([node], {"x": (count, 2, 3)}, ["y"], {
+            "sizes": np.array([count, 1, 2, 4])}))
+        rows, columns = np.meshgrid([-0.5, 0.5], [-0.75, -0.25, 0.25, 0.75], indexing="ij")
+        places = np.stack([columns, rows, np.ones((2, 4))], -1)
+        wanted = np.einsum("bij,rcj->brci", turns[:count], places)
+        assert np.allclose(loaded(turns[:count]).numpy(), wanted, atol=1e-5)
