@@ -443,6 +443,11 @@ def _open(node: UOp) -> bool:
     return node.op is not _BIND and in_memory(node) is None
 
 
+def unrealized(roots: Sequence[UOp]) -> list[UOp]:
+    """All nodes that have to be computed for some values, sources first."""
+    return toposort(roots, _open)
+
+
 Finder = Callable[[Sequence[UOp]], list[UOp]]
 
 

@@ -20,7 +20,7 @@ from impl.device import Device
 from impl.dtypes import dtypes
 from impl.effects import Buffer, is_lost, leaf_of, living
 from impl.errors import GraphError
-from impl.ir import TRUE, KernelInfo, Ops, UOp, toposort
+from impl.ir import TRUE, KernelInfo, Ops, UOp, note_origin, toposort
 from impl.multi import Coordinate
 from impl.ordering import Uses, least_peak
 from impl.places import Destination
@@ -74,6 +74,7 @@ def _calls(run: Run) -> list[UOp]:
         names = tuple(_name(binds[slot]) for slot in kernel.slots)
         info = CallInfo(names, reads, writes, kernel.copy)
         calls.append(UOp(Ops.CALL, dtypes.index, (item.ast, *leaves), info))
+        note_origin(calls[-1], item.origin)
     return calls
 
 
@@ -196,7 +197,8 @@ def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> l
         items.append(ExecItem(ast, buffers, {"label": ast.arg.name, "kernel": len(items)},
                               [(var_vals or {})[name] if isinstance(name, str) else name
                                for name in info.variables],
-                              program, copy=info.copy))
+                              program, copy=info.copy, origin=call.origin,
+                              writes=[buffers[place] for place, _ in info.writes]))
     return items
 
 

@@ -54,6 +54,24 @@ def reads_names(node: ast.AST) -> bool:
         and isinstance(node.args[0], ast.Constant) and node.args[0].value == ":"
 
 
+def launches(node: ast.AST) -> bool:
+    """Starts what has memory: a program, a table of launches, what a plan or a call is made of."""
+    if not isinstance(node, ast.Call):
+        return False
+    function = ast.unparse(node.func)
+    name, _, method = function.rpartition(".")
+    started = ("launch", "segment", "segments", "table", "beside", "stretch", "turns")
+    return function.split(".")[-1].split("[")[0] in ("program", "programs") and len(node.args) > 1 \
+        or method in ("run", "replay") and name.split(".")[-1].split("(")[0] in started \
+        or method in ("transferred", "run_loop", "run_watched") \
+        or function in ("transferred", "run_loop", "run_watched", "start")
+
+
+def tells_of_failures(node: ast.AST) -> bool:
+    """Says what cannot be read any more."""
+    return called(node).rpartition(".")[2].partition("(")[0] == "spoil"
+
+
 def places_memory(node: ast.AST) -> bool:
     return called(node).endswith(".set_memory")
 
@@ -110,6 +128,20 @@ DECISIONS = {
             "number = int(name.partition(':')[2] or 0)", "kind, *_ = device.split(':')")),
     "what stands at the places of a call": Decision(
         ("impl/realize/prepared.py",), places_memory, ("table.set_memory(0, 1, memory)",)),
+    "how kernels are launched": Decision(
+        # A loop is launched, and launches its body; devices have tables of their own, a mesh the
+        # devices; a search measures kernels on memory of its own.
+        ("impl/realize/prepared.py", "impl/realize/launching.py", "impl/realize/looping.py",
+         "impl/realize/watched.py", "impl/device/", "impl/collectives/", "impl/distributed/",
+         "impl/searching/"), launches, (
+            "program(memories, values)", "self.program(memories, item.values)",
+            "programs[number](given, ())",
+            "self.launch.run(memories)", "for segment in self.segments: segment.run()",
+            "table.replay()", "stretch(run, mesh, numbers, given).run(spans)",
+            "transferred(copy, target, source, nbytes, dtype)")),
+    "what is lost if a launch fails": Decision(
+        ("impl/realize/prepared.py",), tells_of_failures, (
+            "spoil(run.touched())", "effects.spoil(now[buffer] for buffer in written)")),
     "what a call makes": Decision(
         ("impl/realize/prepared.py",), makes_results, ("memory = backend.allocate(nbytes)",)),
     "who has to wait for whom": Decision(

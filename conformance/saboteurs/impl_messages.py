@@ -40,15 +40,23 @@ class NamesTheRequest(Edit):
     rule = "errors.message.later"
     description = "an error about a kernel names the line in which its value was asked for"
     file = "impl/realize/run.py"
-    old, new = 'error.say_line(kernel_line(plan, kernel, nodes) if nodes else "")', "pass"
+    old, new = 'error.say_line(kernel_line(plan, number, nodes) if nodes else "")', "pass"
 
 
 class NamesTheRequestAgain(Edit):
     rule = "errors.message.later"
     description = "where a kernel ran before, what its device says names the line of the request"
     first = "test_a_device_that_fails_names_the_line_of_what_it_computes"
-    file = "impl/realize/values.py"
-    old, new = "error.say_line(line_of(root.origin))", "pass"
+    file = "impl/realize/prepared.py"
+    old, new = "error.say_line(line_of(known or origin))", "pass"
+
+
+class ReplaysNameTheRequest(Edit):
+    rule = "errors.message.later"
+    description = "what a device says of a kernel of a captured function names the line of the call"
+    first = "test_every_way_to_run_kernels_says_the_same_of_one_that_fails"
+    file = "impl/realize/prepared.py"
+    old, new = "return known[begun] if begun >= 0 else in_common(known)", "return None, None"
 
 
 class NamesAnyKernel(Edit):
@@ -56,7 +64,7 @@ class NamesAnyKernel(Edit):
     description = "an error names the first of the kernels that were compiled together"
     file = "impl/realize/run.py"
     old = "            Device[kernel.device].compile([kernel.ast])\n"
-    new = "            return _name_line(error, plan, number, nodes)\n"
+    new = "            return error.say_line(kernel_line(plan, number, nodes))\n"
 
 
 class PlainValueError(Edit):

@@ -101,9 +101,9 @@ class CommitsBeforeItRuns(Edit):
     rule = "realize.failure.left"
     description = "versions advance before the programs are compiled"
     first = "test_a_compiler_that_fails_changes_nothing"
-    file = "impl/realize/values.py"
-    old = "execute(run, mode)\n            commit(run)\n        except"
-    new = "commit(run)\n            execute(run, mode)\n        except"
+    file = "impl/realize/launching.py"
+    old = "    turns = _InTurn(run, mode)\n"
+    new = "    run.commit(); turns = _InTurn(run, mode)\n"
 
 
 class AllocatesOnTheWay(ImplPatch):
@@ -113,16 +113,37 @@ class AllocatesOnTheWay(ImplPatch):
     target = "impl.realize.values:execute"
 
     def replacement(self, original: Function) -> Function:
+        launching: Any = import_module("impl.realize.launching")
+        commit = launching.commit
+
         def execute(run: Any, mode: Any) -> None:
             """Run a kernel at a time, as if it were a plan of its own."""
             plan = run.plan
+            launching.commit = lambda run: None
             try:
                 for number in plan.order:
-                    run.plan = replace(plan, order=[number])
+                    run.plan, run.begun = replace(plan, order=[number]), 0
                     original(run, mode)
             finally:
-                run.plan = plan
+                run.plan, launching.commit = plan, commit
+            commit(run)
         return execute
+
+
+class KernelsOfALinearFailInSilence(Edit):
+    rule = "realize.failure.left"
+    description = "what a kernel of a LINEAR has half written can be read"
+    first = "test_every_way_to_run_kernels_says_the_same_of_one_that_fails"
+    file = "impl/linear.py"
+    old, new = "writes=[buffers[place] for place, _ in info.writes]", "writes=[]"
+
+
+class LeavesTheRestUnrun(Edit):
+    rule = "realize.failure.left"
+    description = "kernels that wait for one that failed are read as if they had run"
+    first = "test_kernels_after_one_that_failed_are_not_read"
+    file = "impl/realize/schedule.py"
+    old, new = "session.scheduled += waiting", "pass"
 
 
 class MarksTheLastKernel(Edit):

@@ -21,9 +21,9 @@ class RunsTheReaders(Edit):
     rule = "schedule.document.nothing-runs"
     description = "who waits for an old value is computed before the document is made"
     file = "impl/realize/schedule.py"
-    old = "effects = in_pieces(collect(waiting))"
-    new = "from impl.realize.planning import _readers_first as first; " \
-        "effects = first(collect(waiting), waiting, None)"
+    old = "        first = len(rewrites)\n"
+    new = "        from impl.realize import planning; planning._readers_first(" \
+        "planning.collect(waiting), waiting, None); first = len(rewrites)\n"
 
 
 class PlanKeepsItsCall(ImplPatch):

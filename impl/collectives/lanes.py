@@ -20,7 +20,7 @@ from typing import NamedTuple
 from impl.collectives.device import Exchange, MeshDevice, MeshProgram, MeshTable, exchanges_of
 from impl.collectives.running import Phase
 from impl.collectives.steps import PER_BYTE
-from impl.device import Memory
+from impl.device import Memory, Table
 from impl.dtypes import DType
 from impl.kernel import Estimate
 from impl.multi import Transfer
@@ -113,8 +113,10 @@ class Stretch:
 
     `entries` are in the order of the plan. Each computing lane runs the kernels in this order, each
     copying lane the transfers; a kernel waits for its `waits`, a transfer for all kernels before
-    it.
+    it. `begun` is the kernel that failed, by its place; negative where that is not known.
     """
+
+    begun = -1
 
     def __init__(self, device: MeshDevice, entries: Sequence[Entry]) -> None:
         self.device, self.entries = device, entries
@@ -213,6 +215,7 @@ class Stretch:
         Raises:
             Exception: what the first lane that failed has raised, once no lane does anything.
         """
+        self.begun = -1
         if self.device.is_whole:
             course = _Course(self, spans)
             for part in self.course:
@@ -283,12 +286,20 @@ class _Course:
             steps += [self.done[place][number].wait for place in sorted(part.waits)]
             table = part.table.tables[number]
             if self.spans is None:
-                steps.append(table.replay)
+                steps.append(partial(self._replayed, part, table))
                 continue
             for place, (program, memories, values) in zip(part.entries, table.launches,
                                                           strict=True):
                 steps.append(self._timed(place, number, "compute",
                                          partial(program.run, memories, values)))
+
+    def _replayed(self, part: _Part, table: Table) -> None:
+        """Run the kernels of one device."""
+        try:
+            table.replay()
+        except BaseException:
+            self.stretch.begun = part.entries[table.begun] if table.begun >= 0 else -1
+            raise
 
     def send(self, place: int, groups: Sequence[tuple[list[int], list[Phase]]]) -> None:
         """A transfer, after all that was computed before it on the devices of its group."""

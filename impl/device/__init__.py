@@ -204,7 +204,12 @@ Launch = tuple[Program, Sequence[Memory], Sequence[int]]
 
 
 class Table:
-    """Launches that are replayed together, in order. A backend may replay them in one call."""
+    """Launches that are replayed together, in order. A backend may replay them in one call.
+
+    `begun` is the launch that was started last; negative where the backend does not tell.
+    """
+
+    begun = -1
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         self.launches = [(program, list(memories), list(values))
@@ -247,7 +252,8 @@ class Table:
 
     def replay(self) -> None:
         """Run all launches in order; each backend may have a faster way."""
-        for program, memories, values in self.launches:
+        for number, (program, memories, values) in enumerate(self.launches):
+            self.begun = number
             program.run(memories, values)
 
 

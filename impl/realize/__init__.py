@@ -3,27 +3,31 @@
     session        what outlives a run, in one object
     environment    what settings and devices ask of a plan
     run            a plan with the buffers of one call
-    beside         the part of it in which devices of a mesh compute beside what they send
+    prepared       launching, in one place for all, and calls that are ready for it
+    beside         the part of a run in which devices of a mesh compute beside what they send
+    launching      the kernels of a run one by one: at once, or as the caller likes
+    layout         the kernels of a call in tables, to be launched again and again
     planning       from values to a run
-    prepared       a call that is ready to be launched again
+    looping        what is repeated or chosen while a schedule runs
     values         computing and reading them
     schedule       kernels for the caller to run, and documents
     journey        how a graph became a kernel's text, for the report
 """
 from impl.effects import lock
-from impl.realize.beside import measured, stretch, stretches
+from impl.realize.beside import measured
 from impl.realize.environment import Mode, environment, in_force
+from impl.realize.launching import ExecItem, items_of
+from impl.realize.layout import CallLayout
 from impl.realize.looping import run_loop
 from impl.realize.planning import planned_run, prepare, values_of, waiting_values
-from impl.realize.prepared import CopySegment, Made, Prepared, Segments
-from impl.realize.run import Run, commit, copy_across, ensure_memory, poison, programs_of
-from impl.realize.schedule import ExecItem, items_of, run_schedule, schedule, schedule_document
+from impl.realize.prepared import CopySegment, LaunchedCall, Made, Prepared, Segments
+from impl.realize.run import Run, commit, ensure_memory, poison, programs_of
+from impl.realize.schedule import run_schedule, schedule, schedule_document
 from impl.realize.session import session
 from impl.realize.values import peek, pieces, read, read_part, realize, refuse_reading
 
-__all__ = ["CopySegment", "ExecItem", "Made", "Mode", "Prepared", "Run", "Segments", "commit",
-           "copy_across", "ensure_memory", "environment", "in_force", "items_of", "lock",
-           "measured", "peek", "pieces", "planned_run", "poison", "prepare", "programs_of",
-           "read", "read_part", "realize", "refuse_reading", "run_loop",
-           "run_schedule", "schedule", "schedule_document",
-           "session", "stretch", "stretches", "values_of", "waiting_values"]
+__all__ = ["CallLayout", "CopySegment", "ExecItem", "LaunchedCall", "Made", "Mode", "Prepared",
+           "Run", "Segments", "commit", "ensure_memory", "environment", "in_force", "items_of",
+           "lock", "measured", "peek", "pieces", "planned_run", "poison", "prepare", "programs_of",
+           "read", "read_part", "realize", "refuse_reading", "run_loop", "run_schedule", "schedule",
+           "schedule_document", "session", "values_of", "waiting_values"]

@@ -9,8 +9,8 @@ from impl import settings
 from impl.collectives import Computed, Sent, Span, Stretch, pays
 from impl.collectives.device import MeshDevice, MeshProgram
 from impl.device import Device, Memory, Program
-from impl.dtypes import DType
 from impl.places import Place
+from impl.realize.run import Run, programs_of
 from impl.realize.session import session
 from impl.schedule import Plan
 
@@ -33,25 +33,24 @@ def stretches(plan: Plan, programs: Sequence[Program | None],
     return plan.stretches if level == 2 or pays(costs, len(plan.under_way)) else []
 
 
-def stretch(plan: Plan, programs: Sequence[Program | None], mesh: Place, numbers: Sequence[int],
-            memories: Sequence[list[Memory]], sizes: Sequence[tuple[list[int], DType]],
-            values: Sequence[int]) -> Stretch:
-    """Some kernels of a plan in lanes, each with its memories; of transfers also the bytes of
-    each, and the dtype.
-    """
-    device = Device[mesh]
+def stretch(run: Run, mesh: Place, numbers: Sequence[int],
+            memories: Sequence[list[Memory]]) -> Stretch:
+    """Some kernels of a run in the lanes of a mesh, each with its memories."""
+    plan, programs, device = run.plan, programs_of(run.plan), Device[mesh]
     assert isinstance(device, MeshDevice)
     place = {number: i for i, number in enumerate(numbers)}
     entries: list[Computed | Sent] = []
-    for number, mine, (nbytes, dtype) in zip(numbers, memories, sizes, strict=True):
+    for number, mine in zip(numbers, memories, strict=True):
         kernel, program = plan.kernels[number], programs[number]
         waits = frozenset(place[t] for t in plan.awaited.get(number, ()) if t in place)
         if kernel.transfer is not None:
-            entries.append(Sent(number, kernel.transfer, mine, nbytes, dtype, waits))
+            ends = [run.buffers[argument] for argument in kernel.arguments]
+            entries.append(Sent(number, kernel.transfer, mine, [b.nbytes for b in ends],
+                                ends[-1].dtype, waits))
             continue
         assert isinstance(program, MeshProgram)
-        entries.append(Computed(number, program, mine, [values[slot] for slot in kernel.slots],
-                                waits))
+        values = [run.values[slot] for slot in kernel.slots]
+        entries.append(Computed(number, program, mine, values, waits))
     return Stretch(device, entries)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from impl import settings
-from impl.device import Device, DeviceBackend, Memory
+from impl.device import DeviceBackend, Memory
 from impl.dtypes import dtypes
 from impl.effects import Buffer
 from impl.errors import ArgumentError
@@ -18,10 +18,10 @@ from impl.loops import LoopInfo
 from impl.multi import Mesh, Sharding
 from impl.places import Place, named
 from impl.realize.environment import in_force
+from impl.realize.launching import items_of
+from impl.realize.layout import CallLayout
 from impl.realize.planning import prepare
-from impl.realize.prepared import CopySegment, Position, Segment, Segments
-from impl.realize.run import Run, ensure_memory
-from impl.realize.schedule import ExecItem, items_of
+from impl.realize.run import Run
 from impl.realize.session import session
 
 
@@ -42,7 +42,10 @@ class Body:
         effects, plan, canonical = prepare(stored)  # r[impl loops.body.once]
         run = Run(plan, canonical, effects, own_arena=True)
         made = [run.buffers[number] for number in plan.places]
-        self.segments = _segments(items_of(run), [*inputs, *made])
+        layout = CallLayout([*inputs, *made])
+        for item in items_of(run):
+            layout.add(item)
+        self.segments = layout.finished()
         self.sizes = [buffer.nbytes for buffer in made]
         for buffer in (*inputs, *made):
             buffer.memory = None
@@ -58,44 +61,6 @@ class Body:
         """Run it: what goes in, by source, and where each root is stored."""
         given = [inputs[slot] for slot in self.slots]
         self.segments.run([each for each in given if each is not None] + list(results))
-
-
-def _segments(items: Sequence[ExecItem], changing: Sequence[Buffer]) -> Segments:
-    """The launches of some kernels, with places for the memory that each run brings."""
-    number = {buffer: i for i, buffer in enumerate(changing)}
-    places: list[list[Position]] = [[] for _ in changing]
-    segments: list[Segment] = []
-    waiting: list[ExecItem] = []
-
-    def note(segment: Segment, launch: int, item: ExecItem) -> None:
-        for argument, buffer in enumerate(item.bufs):
-            if buffer in number:
-                places[number[buffer]].append((segment, launch, argument))
-
-    def close() -> None:
-        if waiting:
-            device = Device[waiting[0].bufs[0].device]
-            table = device.table([(item.program, [ensure_memory(b) for b in item.bufs], item.values)
-                                  for item in waiting if item.program is not None])
-            for launch, item in enumerate(waiting):
-                note(table, launch, item)
-            segments.append(table)
-            waiting.clear()
-
-    for item in items:
-        if item.program is None:
-            close()
-            assert item.copy is not None
-            segment = CopySegment(item.copy, [ensure_memory(b) for b in item.bufs],
-                                  [b.nbytes for b in item.bufs], item.bufs[-1].dtype)
-            note(segment, 0, item)
-            segments.append(segment)
-        else:
-            if waiting and waiting[0].bufs[0].device != item.bufs[0].device:
-                close()
-            waiting.append(item)
-    close()
-    return Segments(segments, places)
 
 
 def run_loop(loop: LoopInfo, memories: Sequence[Memory]) -> None:

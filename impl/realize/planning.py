@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from impl.caching import Canonical, Described, walk
@@ -10,13 +10,14 @@ from impl.caching.rows import Rows
 from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
-from impl.effects import Effects, Holder, collect, forget_realized, leaf_of
+from impl.effects import Effects, Holder, collect, forget_realized, leaf_of, unrealized
 from impl.errors import VariableError
 from impl.ir import Ops, UOp
 from impl.multi import divided, is_spread, meshes
 from impl.places import is_free, named
 from impl.realize.environment import Mode, environment, in_force
-from impl.realize.run import Run, commit, execute
+from impl.realize.launching import execute
+from impl.realize.run import Run
 from impl.realize.session import session
 from impl.rewrite import verify
 from impl.schedule import Plan, collector_at_rest, document, plan_for, shared_plan_for
@@ -80,13 +81,7 @@ def prepare(values: Sequence[UOp], mode: Mode | None = None,
 def _prepared(values: Sequence[UOp], mode: Mode,
               shared: bool) -> tuple[Effects, Plan, Canonical]:
     start = time.perf_counter() if mode.shown else 0.0
-    try:
-        effects = in_pieces(walk(values))
-        effects, plan, canonical, hit = _shared_plan(effects, mode) if shared \
-            else (effects, *checked_plan(effects, mode))
-    except VariableError as error:
-        effects = in_pieces(_readers_first(collect(values), values, error))
-        plan, canonical, hit = checked_plan(effects, mode)
+    effects, plan, canonical, hit = planned(values, mode, shared)
     # r[impl caching.count.exact+2]
     if hit:
         GlobalCounters.plan_hits += 1
@@ -95,6 +90,23 @@ def _prepared(values: Sequence[UOp], mode: Mode,
     if mode.shown:
         _show(mode, effects, plan, hit, time.perf_counter() - start)
     return effects, plan, canonical
+
+
+Settle = Callable[[Effects, Sequence[UOp], VariableError], Effects]
+
+
+def planned(values: Sequence[UOp], mode: Mode, shared: bool = False,
+            settle: Settle | None = None) -> tuple[Effects, Plan, Canonical, bool]:
+    """The plan for some values, and whether it was known.
+
+    `settle` gives what is left to do where one schedule cannot do all, and an error says why.
+    """
+    try:
+        effects = in_pieces(walk(values))
+        return _shared_plan(effects, mode) if shared else (effects, *checked_plan(effects, mode))
+    except VariableError as error:
+        effects = in_pieces((settle or _readers_first)(collect(values), values, error))
+        return effects, *checked_plan(effects, mode)
 
 
 def in_pieces(effects: Effects) -> Effects:
@@ -106,7 +118,7 @@ def in_pieces(effects: Effects) -> Effects:
     lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
              if sharding is not None}
     return Described(roots, description.add(roots), held, effects.rescued, effects.roots,
-                     lying, notes, description=description)
+                     lying, [*effects.notes, *notes], description=description)
 
 
 def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
@@ -115,7 +127,14 @@ def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -
         session.printer().print_schedule(plan, effects.nodes, hit, seconds, mode.debug)
     if mode.viz:
         for viewer in session.viewers:
-            viewer(document(plan, hit, effects.nodes))
+            viewer(described(effects, plan, hit))
+
+
+def described(effects: Effects, plan: Plan, hit: bool) -> dict[str, Any]:
+    """A schedule as plain data, with what is told of where its values lie."""
+    rows = document(plan, hit, effects.nodes)
+    rows["notes"] += effects.notes
+    return rows
 
 
 def _readers_first(effects: Effects, roots: Sequence[UOp], error: VariableError) -> Effects:
@@ -132,10 +151,19 @@ def _readers_first(effects: Effects, roots: Sequence[UOp], error: VariableError)
             run = planned_run([waiting])
             if run is not None:
                 execute(run, in_force())
-                commit(run)
         finally:
             session.first.discard(waiting)
     return collect(roots)
+
+
+def readers_apart(effects: Effects, roots: Sequence[UOp], error: VariableError) -> Effects:
+    """What `_readers_first` leaves, though nobody is computed: a document is about the rest."""
+    waiting = len(effects.roots) - len(roots)
+    if not waiting:
+        raise error
+    return Effects(list(roots), unrealized(roots), effects.held, notes=[
+        f"{waiting} values that read what is overwritten are computed before this, each in a "
+        "schedule of its own: they have other values of a variable"])
 
 
 def _shared_plan(effects: Effects, mode: Mode) -> tuple[Effects, Plan, Canonical, bool]:
@@ -161,7 +189,7 @@ def checked_plan(effects: Effects, mode: Mode) -> tuple[Plan, Canonical, bool]:
                 device.agree(canonical.key)
     if mode.checked and not hit:
         for checker in session.checkers:  # r[impl schedule.verify.passes]
-            checker(add_rounds(plan, document(plan, hit, effects.nodes)))
+            checker(add_rounds(plan, described(effects, plan, hit)))
     if mode.recorded:
         for recorder in session.schedule_recorders:
             recorder(effects, plan)

@@ -1,22 +1,32 @@
-"""Calls that are ready: compiled kernels, and places for what a call brings and makes.
+"""Launching, in one place for all: eager values, scheduled kernels, captured functions.
 
-A call is prepared once and launched often. Whoever launches it has a *guard*: it tells that the
-call is like the one that was prepared, and which buffers it brings. For a single operation the
-guard is its short key (r[caching.key.short]), for a captured function what is known of its
-arguments and tensors (r[replay.shortcut.same]). From there on there is one way: memory is taken for
-what is made, everything is put in its place, and the kernels run. Chapter: spec/realize.md.
+A call that comes again is prepared once and launched often. Whoever launches it has a *guard*: it
+tells that the call is like the one that was prepared, and which buffers it brings. For a single
+operation the guard is its short key (r[caching.key.short]), for a captured function what is known
+of its arguments and tensors (r[replay.shortcut.same]). From there on there is one way, which a call
+that comes once takes too: memory is taken for what is made, everything is put in its place, and the
+kernels run. If that ends early, the error names the line, and what may be half written cannot be
+read. Chapter: spec/realize.md.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import getrefcount
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from impl.collectives import transferred
+from impl.custom import written_text
 from impl.device import Device, DeviceBackend, Memory, Program
-from impl.dtypes import DType
-from impl.effects import Buffer
+from impl.dtypes import DType, dtypes
+from impl.effects import Buffer, spoil
+from impl.errors import DeviceError
+from impl.ir import UOp, line_of
+from impl.loops import LoopInfo
+from impl.multi import Mesh, Transfer
 from impl.places import Destination, Place
-from impl.realize.run import copy_across, ensure_memory, programs_of
+from impl.realize.run import ensure_memory, name_text, programs_of
+from impl.realize.session import session
+from impl.realize.watched import run_watched
 from impl.schedule import Plan
 
 
@@ -38,6 +48,17 @@ class Made(NamedTuple):
                     buffer if buffer.shardings else None)
 
 
+#: The user's line of a kernel, as nodes have it, and its graph; None where they are not known.
+Known = tuple[Any, UOp | None]
+
+
+def in_common(kernels: Sequence[Known]) -> Known:
+    """What is known of one of some kernels, if nobody knows which one."""
+    origins = dict.fromkeys(origin for origin, _ in kernels)
+    return next(iter(origins)) if len(origins) == 1 else None, \
+        kernels[0][1] if len(kernels) == 1 else None
+
+
 class Launch(Protocol):
     """Kernels on the memories of a call: first its arguments, then its new buffers."""
 
@@ -49,6 +70,9 @@ class Launch(Protocol):
 
     def run(self, memories: Sequence[Memory]) -> None:
         """Run all kernels."""
+
+    def failed(self) -> Known:
+        """What is known of the kernel that was started last, and has failed."""
 
 
 class OneKernel:
@@ -64,12 +88,42 @@ class OneKernel:
         """Run the kernel."""
         self.call([*map(memories.__getitem__, self.places)])  # r[impl realize.direct.same]
 
+    def failed(self) -> Known:
+        """Whose line it is the call knows."""
+        program: Program = self.call.__self__  # type: ignore[attr-defined]
+        return None, program.ast
+
+
+def start(program: Program | None, copy: Destination | None, memories: Sequence[Memory],
+          values: Sequence[int], checked: object = False, nbytes: Sequence[int] = (),
+          dtype: DType = dtypes.uint8) -> None:
+    """Start one kernel with the values of its variables, or one copy of so many bytes.
+
+    A copy, which has no program, goes to the device `copy`, or is the Transfer between the devices
+    of a mesh: each memory that it reads has the one that it fills behind it, each of `nbytes`. It
+    may also be a loop.
+    """
+    if program is not None:
+        if checked and (text := written_text(program.ast)) is not None:
+            return run_watched(program, text, memories)
+        return program(memories, values)
+    if isinstance(copy, LoopInfo):
+        return session.run_loop(copy, memories)
+    if isinstance(copy, (Transfer, Mesh)):
+        transferred(copy, memories, nbytes, dtype)
+    else:
+        source, target = memories
+        target.device.copy(target, source, nbytes[1])
+
 
 class Segment(Protocol):
     """A part of a call that runs at one go: a table of launches, or a copy.
 
-    It refers to a memory as often from one run to the next, until it gets another one.
+    It refers to a memory as often from one run to the next, until it gets another one. `begun` is
+    the launch that was started last; negative where that is not known.
     """
+
+    begun: int
 
     def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
         """Put memory in a place."""
@@ -82,14 +136,14 @@ class Segment(Protocol):
 
 
 class CopySegment:
-    """A copy between devices, or between those of a mesh: from argument 0 to argument 1.
+    """A copy between devices, or between those of a mesh, each source with its target behind it.
 
-    `nbytes` are those of the two.
+    `nbytes` are those of each.
     """
 
     def __init__(self, copy: Destination, memories: Sequence[Memory], nbytes: Sequence[int],
                  dtype: DType) -> None:
-        self.copy, self.dtype, self.nbytes = copy, dtype, nbytes
+        self.copy, self.dtype, self.nbytes, self.begun = copy, dtype, nbytes, 0
         self.memories: list[Memory | None] = list(memories)
 
     def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
@@ -103,7 +157,7 @@ class CopySegment:
     def run(self) -> None:
         """Copy."""
         memories = [memory for memory in self.memories if memory is not None]
-        copy_across(self.copy, memories, self.nbytes, self.dtype)
+        start(None, self.copy, memories, (), False, self.nbytes, self.dtype)
 
 
 #: Where an argument stands: the segment, the launch in it, and the argument of that.
@@ -114,13 +168,15 @@ class Segments:
     """Segments that hold their memories: what is the same in the next call stays where it is.
 
     `places[number]` are those of the memory with that number, `holds[number]` the references to it
-    that are the segments' own (0: not known).
+    that are the segments' own (0: not known). `known` is what is known of each segment's launches.
     """
 
-    __slots__ = ("segments", "places", "placed", "holds")
+    __slots__ = ("segments", "places", "placed", "holds", "known", "last")
 
-    def __init__(self, segments: Sequence[Segment], places: Sequence[Sequence[Position]]) -> None:
-        self.segments, self.places = segments, places
+    def __init__(self, segments: Sequence[Segment], places: Sequence[Sequence[Position]],
+                 known: Mapping[Segment, Sequence[Known]]) -> None:
+        self.segments, self.places, self.known = segments, places, known
+        self.last: Segment | None = None  # the one that has failed
         self.placed: list[Memory | None] = [None] * len(places)
         self.holds = [0] * len(places)
 
@@ -159,8 +215,34 @@ class Segments:
         for number, memory in enumerate(memories):
             if placed[number] is not memory:  # as `put` asks, too: most are there
                 self.put(number, memory)
-        for segment in self.segments:
-            segment.run()
+        try:
+            for segment in self.segments:
+                segment.run()
+        except BaseException:
+            self.last = segment
+            raise
+
+    def failed(self) -> Known:
+        """What is known of the launch that has failed, or is the same of all that may have."""
+        last, self.last = self.last, None
+        if last is None:
+            return None, None
+        known, begun = self.known[last], last.begun
+        return known[begun] if begun >= 0 else in_common(known)
+
+
+class LaunchedCall:
+    """What a call does besides launching, and what it answers for. Here it is nothing."""
+
+    def ready(self, filled: list[Buffer]) -> None:
+        """All memory is there, that of the buffers which it fills too, and no kernel runs yet."""
+
+    def commit(self, filled: list[Buffer]) -> None:
+        """All kernels are launched."""
+
+    def overwritten(self) -> Iterable[Buffer]:
+        """What was there before, and may be half written if it ends now."""
+        return ()
 
 
 class Prepared:
@@ -171,27 +253,43 @@ class Prepared:
     def __init__(self, made: Sequence[Made], launch: Launch) -> None:
         self.made, self.launch = made, launch
 
-    def run(self, buffers: Sequence[Buffer], made: Sequence[Made] | None = None,
-            ready: Callable[[list[Buffer]], None] | None = None) -> list[Buffer]:
+    def run(self, buffers: Sequence[Buffer], origin: Any = None, call: LaunchedCall | None = None,
+            made: Sequence[Made] | None = None) -> list[Buffer]:
         """Launch on the buffers of a call, and return the buffers that it filled.
 
-        `made` says what these are, where that depends on the call. `ready` is told of them when all
-        memory is there and no kernel runs yet.
+        `origin` is where the user has written it, if the launch does not know that; `made` says
+        what it fills, where that depends on the call.
         """
         memories, filled, unused = [], [], self.launch.unused
-        for buffer in buffers:
-            memories.append(buffer.memory or ensure_memory(buffer))
-        for device, dtype, size, nbytes, backend, like in self.made if made is None else made:
-            # r[impl replay.output.fresh, replay.outputs.distinct]
-            buffer = Buffer(device, dtype, size) if like is None else like.alike(size)
-            buffer.memory = memory = unused and unused(len(memories), nbytes) \
-                or backend.allocate(nbytes)  # r[impl realize.failure.left]
-            memories.append(memory)
-            filled.append(buffer)
-        if ready is not None:
-            ready(filled)
-        self.launch.run(memories)
+        try:
+            for buffer in buffers:
+                memories.append(buffer.memory or ensure_memory(buffer))
+            for device, dtype, size, nbytes, backend, like in self.made if made is None else made:
+                # r[impl replay.output.fresh, replay.outputs.distinct]
+                buffer = Buffer(device, dtype, size) if like is None else like.alike(size)
+                buffer.memory = memory = unused and unused(len(memories), nbytes) \
+                    or backend.allocate(nbytes)  # r[impl realize.failure.left]
+                memories.append(memory)
+                filled.append(buffer)
+            if call is not None:
+                call.ready(filled)
+            self.launch.run(memories)
+            if call is not None:
+                call.commit(filled)
+        except BaseException as error:
+            self._end_early(error, origin, call)
+            raise
         return filled
+
+    def _end_early(self, error: BaseException, origin: Any, call: LaunchedCall | None) -> None:
+        """Let an error name the line that a kernel is from, and nobody read what it left."""
+        if isinstance(error, DeviceError):
+            known, kernel = self.launch.failed()
+            error.say_line(line_of(known or origin))  # r[impl errors.message.later]
+            if kernel is not None:
+                name_text(error, kernel)
+        if call is not None:
+            spoil(call.overwritten())  # r[impl realize.failure.left]
 
 
 def prepare_kernel(plan: Plan) -> Prepared | None:

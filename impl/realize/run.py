@@ -1,29 +1,24 @@
-"""A plan with the buffers of one call: binding, launching, committing. Chapter: spec/realize.md."""
+"""A plan with the buffers of one call: binding, compiling, committing. Chapter: spec/realize.md."""
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from impl import settings, symbolic
 from impl.caching import Canonical
-from impl.collectives import transferred
 from impl.custom import written_text
 from impl.custom.texts import line_in_file, refused_line
 from impl.device import Device, GlobalCounters, Memory, Program
-from impl.dtypes import DType
 from impl.effects import Buffer, Effects, advance, living, mark_realized
 from impl.errors import CompileError, DeviceError, GraphError, TensorScheduleError
 from impl.ir import UOp, in_memory
-from impl.loops import LoopInfo
-from impl.multi import Mesh, Transfer
-from impl.places import Destination, Place
-from impl.realize.beside import note_span, stretch, stretches
+from impl.multi import Mesh
+from impl.places import Place
 from impl.realize.environment import Mode, in_force
 from impl.realize.session import session
-from impl.realize.watched import run_watched
-from impl.schedule import Plan, kernel_line
+from impl.schedule import Plan, kernel_line, kernel_origin
 
 
 def ensure_memory(buffer: Buffer, mode: Mode | None = None) -> Memory:
@@ -46,31 +41,17 @@ def poison(*memories: Memory) -> None:
         memory.device.copy_in(memory, np.full(memory.nbytes, 0xA7, np.uint8))
 
 
-def copy_across(copy: Destination, memories: Sequence[Memory], nbytes: Sequence[int],
-                dtype: DType) -> None:
-    """Run a copy between devices: of its memories each that it reads has the one that it fills
-    behind it, each of `nbytes`.
-
-    `copy` is the device that it goes to, or the Transfer between the devices of a mesh.
-    """
-    if isinstance(copy, LoopInfo):
-        return session.run_loop(copy, memories)
-    if isinstance(copy, (Transfer, Mesh)):
-        transferred(copy, memories, nbytes, dtype)
-    else:
-        source, target = memories
-        target.device.copy(target, source, nbytes[1])
-
-
 class Run:
     """A plan bound to the buffers and values of one call."""
 
-    __slots__ = ("plan", "canonical", "values", "effects", "begun", "buffers", "outputs")
+    __slots__ = ("plan", "canonical", "values", "effects", "begun", "buffers", "outputs",
+                 "_origins")
 
     def __init__(self, plan: Plan, canonical: Canonical, effects: Effects,
                  own_arena: bool = False, planned: bool = True) -> None:
         self.plan, self.canonical, self.values = plan, canonical, canonical.values
         self.effects = effects
+        self._origins: list[Any] | None = None
         self.begun = 0  # how many kernels, in the plan's order, have been started
         given = canonical.buffers
         self.buffers = {number: given[slot] for number, slot in plan.inputs}
@@ -118,6 +99,19 @@ class Run:
             if sharding is not None:  # r[impl multi.result.sharding]
                 buffer.lie(root.shape or (), sharding)
             mark_realized(root, buffer.leaf(root.shape or ()))
+
+    def origins(self) -> list[Any]:
+        """Of each kernel, by its number, where the user has written it."""
+        if self._origins is None:
+            nodes = self.effects.nodes
+            self._origins = [kernel_origin(self.plan, number, nodes)
+                             for number in range(len(self.plan.kernels))]
+        return self._origins
+
+    def drop_graph(self) -> None:
+        """Let the nodes of the call die; its origins stay."""
+        self.origins()
+        self.effects = Effects([], [])
 
     def touched(self) -> list[Buffer]:
         """Memory from before the run that the kernels started so far may have overwritten."""
@@ -190,11 +184,12 @@ def _name_refused(error: TensorScheduleError, plan: Plan, kernels: Sequence[int]
         try:
             Device[kernel.device].compile([kernel.ast])
         except _OF_KERNELS:
-            _name_line(error, plan, number, nodes)
-            return _name_text(error, kernel.ast, Device[kernel.device].source(kernel.ast) or "")
+            # r[impl errors.message.later]
+            error.say_line(kernel_line(plan, number, nodes) if nodes else "")
+            return name_text(error, kernel.ast, Device[kernel.device].source(kernel.ast) or "")
 
 
-def _name_text(error: TensorScheduleError, ast: UOp, printed: str = "") -> None:
+def name_text(error: TensorScheduleError, ast: UOp, printed: str = "") -> None:
     """Let an error about a kernel that is a text name the line of the text, if it is about one."""
     text = written_text(ast)
     found = None if text is None else refused_line(text, ast.arg.name, error.detail, printed)
@@ -209,107 +204,9 @@ def _name_text(error: TensorScheduleError, ast: UOp, printed: str = "") -> None:
     error.say_line(line_in_file(text.text, number, error.line))
 
 
-def _name_line(error: TensorScheduleError, plan: Plan, kernel: int, nodes: Sequence[UOp]) -> None:
-    """Let an error name the line that a kernel is from."""
-    # r[impl errors.message.later]
-    error.say_line(kernel_line(plan, kernel, nodes) if nodes else "")
-
-
 def _counts() -> tuple[int, int, int]:
     """Programs compiled, found, and of these found on disk."""
     return GlobalCounters.compiled, GlobalCounters.cache_hits, GlobalCounters.disk_hits
-
-
-def execute(run: Run, mode: Mode) -> None:
-    """Run the kernels in order; print and poison if that is asked for."""
-    plan, buffers, values = run.plan, run.buffers, run.values
-    programs = plan.programs or programs_of(plan, run.effects.nodes)
-    _ensure_all(run, mode)
-    watched = mode.watched or session.spans is not None
-    if plan.under_way and not mode.watched:
-        found = stretches(plan, programs, values)
-        if found:
-            return _execute_beside(run, programs, found)
-    try:
-        for number, arguments, slots in plan.launches:
-            run.begun += 1
-            program = programs[number]
-            given = [buffers[argument].memory for argument in arguments]
-            if watched:
-                before = GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()
-            if program is None:
-                ends = [buffers[argument] for argument in arguments]
-                copy = plan.kernels[number].copy
-                assert copy is not None
-                copy_across(copy, given, [b.nbytes for b in ends], ends[1].dtype)
-            elif mode.checked and (text := written_text(program.ast)) is not None:
-                run_watched(program, text, given)
-            else:
-                program(given, [values[slot] for slot in slots] if slots else ())
-            if watched:
-                _report(run, number, *before)
-    except DeviceError as error:
-        _name_line(error, plan, number, run.effects.nodes)
-        _name_text(error, plan.kernels[number].ast)
-        raise
-
-
-def _ensure_all(run: Run, mode: Mode) -> None:
-    """Take all memory that the kernels touch."""
-    # r[impl realize.failure.left]: a run that does not fit changes nothing
-    plan, buffers = run.plan, run.buffers
-    for number in plan.touched:
-        if buffers[number].memory is None:
-            try:
-                ensure_memory(buffers[number], mode)
-            except DeviceError as error:
-                first = next(n for n in plan.order if number in plan.kernels[n].arguments)
-                _name_line(error, plan, first, run.effects.nodes)
-                raise
-
-
-def _execute_beside(run: Run, programs: Sequence[Program | None],
-                    found: Sequence[tuple[Place | None, list[int]]]) -> None:
-    """Run the kernels in order, those of a mesh in its lanes."""
-    plan, buffers = run.plan, run.buffers
-    for mesh, numbers in found:
-        run.begun += len(numbers)
-        given = [[ensure_memory(buffers[a]) for a in plan.kernels[n].arguments] for n in numbers]
-        ends = [[buffers[a] for a in plan.kernels[n].arguments] for n in numbers]
-        if mesh is not None:
-            sizes = [([b.nbytes for b in each], each[-1].dtype) for each in ends]
-            stretch(plan, programs, mesh, numbers, given, sizes, run.values).run(session.spans)
-            continue
-        for number, memories, each in zip(numbers, given, ends, strict=True):
-            kernel, program, start = plan.kernels[number], programs[number], time.perf_counter()
-            if program is None:
-                assert kernel.copy is not None
-                copy_across(kernel.copy, memories, [b.nbytes for b in each], each[1].dtype)
-            else:
-                program(memories, [run.values[slot] for slot in kernel.slots])
-            note_span(plan, number, start)
-
-
-def _report(run: Run, number: int, operations: int, moved: int, start: float) -> None:
-    """Have printed, and poison, what is asked for after a kernel, given counts and time before."""
-    mode, kernel = in_force(), run.plan.kernels[number]
-    note_span(run.plan, number, start)
-    Device[kernel.device].synchronize()  # else it is the launch that is timed
-    seconds = time.perf_counter() - start
-    if mode.debug >= 2:
-        session.printer().print_kernel(
-            run.plan, number, run.effects.nodes, programs_of(run.plan)[number], seconds,
-            GlobalCounters.operations - operations, GlobalCounters.bytes - moved, mode.debug)
-    if mode.poison:
-        _poison_dead(run, run.begun - 1)
-
-
-def _poison_dead(run: Run, position: int) -> None:
-    """Fill what died at this position, so that a later read of it shows."""
-    for planned in run.plan.memories.values():
-        for span in planned.lifetimes:
-            if span.last == position and run.buffers[span.storage].nbytes:
-                poison(ensure_memory(run.buffers[span.storage]))
 
 
 def commit(run: Run) -> None:

@@ -1,85 +1,29 @@
 """Schedules that the caller runs, and schedules as documents. Chapter: spec/realize.md."""
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from impl import settings
-from impl.device import Device, Program
-from impl.effects import Buffer, Holder, collect, lock
-from impl.ir import UOp
-from impl.places import Destination
+from impl.device import Device
+from impl.effects import Holder, lock
 from impl.realize.environment import in_force
 from impl.realize.journey import language_rewrites, rewrite_rows, step_rows
+from impl.realize.launching import ExecItem, items_of
 from impl.realize.planning import (
     add_rounds,
-    checked_plan,
+    described,
     hold,
-    in_pieces,
+    planned,
     planned_run,
+    readers_apart,
     values_of,
     waiting_values,
 )
-from impl.realize.run import Run, commit, copy_across, ensure_memory, programs_of
+from impl.realize.run import commit, programs_of
 from impl.realize.session import session
 from impl.rewrite import rewrites
-from impl.schedule import collector_at_rest, decisions, document, label
-
-
-@dataclass
-class ExecItem:
-    """One kernel, ready to run: its graph, its buffers, and what a person wants to know of it.
-
-    `run()` runs it; items must be run in the order of their list. `writes` are the buffers that
-    hold something else afterwards.
-    """
-
-    ast: UOp
-    bufs: list[Buffer]
-    metadata: dict[str, Any]
-    values: list[int] = field(default_factory=list)
-    program: Program | None = None
-    done: bool = False
-    copy: Destination | None = None  # of a copy: where it goes
-    writes: list[Buffer] = field(default_factory=list)
-
-    def run(self) -> float:
-        """Run the kernel; the time in seconds. If that fails, what it and the kernels after it
-        would have written cannot be read any more.
-        """
-        try:
-            return self._run()
-        except BaseException:
-            session.give_up(self)
-            raise
-
-    def _run(self) -> float:
-        start = time.perf_counter()
-        memories = [ensure_memory(buffer) for buffer in self.bufs]
-        if self.program is None:
-            assert self.copy is not None
-            copy_across(self.copy, memories, [b.nbytes for b in self.bufs], self.bufs[1].dtype)
-        else:
-            self.program(memories, self.values)
-            self.program.device.synchronize()  # else it is the launch that is timed
-        self.done = True
-        return time.perf_counter() - start
-
-
-def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
-    """The kernels of a run, each with its buffers, in the plan's order or that of their numbers."""
-    # r[impl realize.failure.left]
-    plan, programs = run.plan, programs_of(run.plan, run.effects.nodes)
-    found = []
-    for number in plan.order if ordered else range(len(plan.kernels)):
-        kernel = plan.kernels[number]
-        found.append(ExecItem(
-            kernel.ast, [run.buffers[s] for s in kernel.arguments], {"kernel": number},
-            [run.values[slot] for slot in kernel.slots], programs[number], copy=kernel.copy,
-            writes=[run.buffers[touch.storage] for touch in kernel.writes]))
-    return found
+from impl.schedule import collector_at_rest, decisions, label
 
 
 def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
@@ -111,9 +55,13 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
 def run_schedule(items: Sequence[ExecItem]) -> None:
     """Run scheduled kernels in order, each once."""
     with lock:
+        known = {id(item) for item in session.scheduled}
+        waiting = [item for item in items if not item.done and id(item) not in known]
+        session.scheduled += waiting  # until they have run, as nobody may see that they have not
         for item in items:
             if not item.done:
                 item.run()
+        session.scheduled[:] = [item for item in session.scheduled if not item.done]
 
 
 def schedule_document(holders: Sequence[Holder], programs: bool = False,
@@ -129,13 +77,12 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
     with lock, collector_at_rest():
         session.run_scheduled()
         waiting = waiting_values(values_of(holders))
-        effects = in_pieces(collect(waiting))
         first = len(rewrites)
         with settings.Context(**({"SCACHE": 0} if follow else {})):  # every rewrite happens again
-            plan, canonical, hit = checked_plan(effects, in_force())
+            # r[impl schedule.document.nothing-runs]
+            effects, plan, canonical, hit = planned(waiting, in_force(), settle=readers_apart)
         made = rewrites[first:]
-        rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
-        rows["notes"] += effects.notes
+        rows = described(effects, plan, hit)
         if rounds:
             add_rounds(plan, rows)
         if programs:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from impl.effects import Buffer, lock, spoil
+from impl.effects import Buffer, lock
 from impl.places import ANYWHERE, Place
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ class Session:
                 item.run()
             self.scheduled.pop(0)
 
-    def give_up(self, item: Scheduled) -> None:
-        """Nobody runs an item that failed, or one after it: their tensors cannot be read."""
+    def given_up(self, item: Scheduled) -> Iterator[Buffer]:
+        """Nobody runs an item that failed, or one after it: what they write cannot be read."""
         # r[impl realize.failure.left]
         left = [item]
         if any(each is item for each in self.scheduled):
@@ -117,7 +117,7 @@ class Session:
             self.scheduled.clear()
         for each in left:
             each.done = True
-            spoil(each.writes)
+            yield from each.writes
 
     def refuse_capture(self, does: str, remedy: str) -> None:
         """Note, if this thread captures a function, that a replay could not do what is done."""

@@ -10,13 +10,13 @@ import numpy as np
 from impl.caching import short_key
 from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
-from impl.effects import Buffer, Holder, Placeholder, in_memory, leaf_of, lock, mark_realized, spoil
-from impl.errors import DeviceError
-from impl.ir import Ops, UOp, line_of
+from impl.effects import Buffer, Holder, Placeholder, in_memory, leaf_of, lock, mark_realized
+from impl.ir import Ops, UOp
 from impl.realize.environment import Mode, in_force
+from impl.realize.launching import execute
 from impl.realize.planning import hold, planned_run, values_of
 from impl.realize.prepared import prepare_kernel
-from impl.realize.run import commit, ensure_memory, execute
+from impl.realize.run import ensure_memory
 from impl.realize.session import session
 from impl.schedule import schedule_cache
 from impl.symbolic import is_symbolic
@@ -48,23 +48,14 @@ def _realize(holders: Sequence[Holder]) -> None:
         if known is not None and known.prepared is not None:  # r[impl caching.key.short+2]
             GlobalCounters.plan_hits += 1
             root = holders[0].uop
-            try:
-                (buffer,) = known.prepared.run(short[1])
-            except DeviceError as error:  # r[impl errors.message.later]
-                error.say_line(line_of(root.origin))
-                raise
+            (buffer,) = known.prepared.run(short[1], root.origin)
             holders[0].uop = leaf = buffer.leaf(root.shape or ())
             mark_realized(root, leaf)
             return
     nodes = values_of(holders, mode)
     run = planned_run(nodes, mode, shared=True)
     if run is not None:
-        try:
-            execute(run, mode)
-            commit(run)
-        except BaseException:
-            spoil(run.touched())
-            raise
+        execute(run, mode)
         if short is not None:
             run.plan.prepared = run.plan.prepared or prepare_kernel(run.plan)
             if run.plan.prepared is not None:

@@ -175,7 +175,7 @@ class Capture:
         """
         if any(reference() is not None for reference in strays) and not self.keeps_graphs:
             for run in self.runs:  # functions that say what a gradient is may know tensors
-                run.effects = Effects([], [])
+                run.drop_graph()
             gc.collect()
         for reference in strays:
             stray = reference()

@@ -8,14 +8,12 @@ from typing import Any
 
 from impl import realize, symbolic
 from impl.collectives import Stretch
-from impl.device import Device, Table
-from impl.effects import Buffer, advance, spoil
+from impl.device import Table
+from impl.effects import Buffer, advance
 from impl.errors import ReplayError
 from impl.following.reads import Reads, compiled, in_short
 from impl.ir import Ops, UOp, note_late
-from impl.places import Place
-from impl.realize import Made, Prepared, Segments
-from impl.realize.prepared import Position, Segment
+from impl.realize import Made, Prepared
 from impl.replay.arguments import (
     Arguments,
     aliases_of,
@@ -93,94 +91,31 @@ class Recording:
         self.plain = self._is_plain()
 
     def _prepare(self, runs: Sequence[realize.Run]) -> None:
-        """Lay all kernels of all runs into tables; note the places of what changes between calls.
-
-        A table is of one device. Between two stand the copies from device to device.
-        """
+        """Lay out all kernels of all runs; note the places of what changes between calls."""
         # First what a call brings and makes: the states stay where they are from call to call.
         self.changing = [*(b for b, _ in self.given), *self.fresh, *self.states.own]
-        self.number = {buffer: number for number, buffer in enumerate(self.changing)}
-        self.places: list[list[Position]] = [[] for _ in self.changing]
-        self.segments: list[Segment] = []
+        layout = realize.CallLayout(self.changing)
+        for run in runs:
+            layout.add_run(run)
+        self.number = layout.number
+        self.launch = layout.finished()
         # Copies and transfers whose size depends on the call.
         self.copies: list[tuple[realize.CopySegment, list[Buffer]]] = []
         self.sent: list[tuple[Stretch, int, list[Buffer]]] = []
         self.values: list[tuple[Table | Stretch, int, int, str | int]] = []
-        launches: list[tuple[realize.ExecItem, list[UOp]]] = []
-        for run in runs:
-            binds, items = run.canonical.variables, realize.items_of(run)
-            beside = realize.stretches(run.plan, realize.programs_of(run.plan), run.values)
-            begun = 0
-            for mesh, numbers in beside or [(None, run.plan.order)]:
-                mine = items[begun:begun + len(numbers)]
-                begun += len(numbers)
-                if mesh is not None:
-                    self._close(launches)
-                    self._add_stretch(run, mesh, numbers, mine)
-                    continue
-                for item in mine:
-                    if item.program is None:
-                        self._close(launches)
-                        self._add_copy(item)
-                    else:
-                        if launches and item.bufs[0].device != launches[0][0].bufs[0].device:
-                            self._close(launches)  # r[impl replay.devices.each]
-                        slots = run.plan.kernels[item.metadata["kernel"]].slots
-                        launches.append((item, [binds[slot] for slot in slots]))
-        self._close(launches)
-        self.launch = Segments(self.segments, self.places)
+        for segment, launch, item, binds in layout.laid:
+            resized = item.program is None and not self.sizes.keys().isdisjoint(item.bufs)
+            if isinstance(segment, realize.CopySegment):
+                if resized:
+                    self.copies.append((segment, item.bufs))
+                continue
+            if resized and isinstance(segment, Stretch):
+                self.sent.append((segment, launch, item.bufs))
+            for position, bind in enumerate(binds):
+                what = self._follows(bind, self.paths)
+                if what is not None:
+                    self.values.append((segment, launch, position, what))
         self.prepared = Prepared([Made.again(b, b.size) for b in self.fresh], self.launch)
-
-    def _close(self, launches: list[tuple[realize.ExecItem, list[UOp]]]) -> None:
-        """Make a table of the launches so far."""
-        if not launches:
-            return
-        device = Device[launches[0][0].bufs[0].device]
-        table = device.table([(item.program, [realize.ensure_memory(b) for b in item.bufs],
-                               item.values) for item, _ in launches if item.program is not None])
-        for launch, (item, binds) in enumerate(launches):
-            self._add_places(table, launch, item.bufs)
-            self._add_values(table, launch, binds)
-        self.segments.append(table)
-        launches.clear()
-
-    def _add_values(self, segment: Table | Stretch, launch: int, binds: Sequence[UOp]) -> None:
-        for position, bind in enumerate(binds):
-            what = self._follows(bind, self.paths)
-            if what is not None:
-                self.values.append((segment, launch, position, what))
-
-    def _add_stretch(self, run: realize.Run, mesh: Place, numbers: Sequence[int],
-                     items: Sequence[realize.ExecItem]) -> None:
-        """Add what runs in the lanes of a mesh."""
-        plan, binds = run.plan, run.canonical.variables
-        ends = [item.bufs for item in items]
-        found = realize.stretch(
-            plan, realize.programs_of(plan), mesh, numbers,
-            [[realize.ensure_memory(b) for b in item.bufs] for item in items],
-            [([b.nbytes for b in each], each[-1].dtype) for each in ends], run.values)
-        for launch, (number, item, each) in enumerate(zip(numbers, items, ends, strict=True)):
-            self._add_places(found, launch, item.bufs)
-            self._add_values(found, launch, [binds[slot] for slot in plan.kernels[number].slots])
-            if item.program is None and not self.sizes.keys().isdisjoint(each):
-                self.sent.append((found, launch, each))
-        self.segments.append(found)
-
-    def _add_copy(self, item: realize.ExecItem) -> None:
-        """Add a copy between devices."""
-        buffers, dtype = item.bufs, item.bufs[1].dtype
-        assert item.copy is not None
-        segment = realize.CopySegment(item.copy, [realize.ensure_memory(b) for b in buffers],
-                                      [b.nbytes for b in buffers], dtype)
-        self._add_places(segment, 0, buffers)
-        self.segments.append(segment)
-        if not self.sizes.keys().isdisjoint(buffers):
-            self.copies.append((segment, buffers))
-
-    def _add_places(self, segment: Segment, launch: int, buffers: Sequence[Buffer]) -> None:
-        for argument, buffer in enumerate(buffers):
-            if buffer in self.number:
-                self.places[self.number[buffer]].append((segment, launch, argument))
 
     def _follows(self, bind: UOp, paths: dict[UOp, str]) -> str | int | None:
         """What a bound value follows at a replay: an argument, the random counter (the distance
@@ -195,27 +130,12 @@ class Recording:
         """Replay on new arguments, with what stands `now` where the capture read: prepare the call,
         and launch it.
         """
-        begun = False
         given = [(arguments.roots[path], arguments.tensors[path].uop)
                  for path in self.history.paths]
-
-        def ready(outputs: list[Buffer]) -> None:
-            nonlocal begun
-            if poisoned:
-                realize.poison(*[output.memory for output in outputs])
-            self._set_up(now, arguments)
-            begun = True
-
         start = generator.counter
         made = [Made.again(b, self._size(b, arguments)) for b in self.fresh] if self.sizes else None
-        try:
-            outputs = self.prepared.run([now[b] for b, _ in self.given], made, ready)
-            for buffer in self.states.written:
-                advance(now[buffer], self.states.sources[buffer].written)
-        except BaseException:
-            if begun:  # r[impl realize.failure.left]
-                spoil(now[buffer] for buffer in self.states.written)
-            raise
+        outputs = self.prepared.run([now[b] for b, _ in self.given], None,
+                                    _Replay(self, arguments, now, poisoned), made)
         standing = self._standing(now, given, start)
         now.update(zip(self.fresh, outputs, strict=True))
         self._change(now, arguments, standing)
@@ -283,7 +203,7 @@ class Recording:
             states.protect(now, arguments)
         return now
 
-    def _set_up(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
+    def set_up(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
         """Put the states in their places; give the kernels the values, the copies the sizes."""
         for buffer in self.states.own:
             self.launch.put(self.number[buffer], realize.ensure_memory(now[buffer]))
@@ -402,3 +322,29 @@ class Recording:
         if size is None:
             return buffer.size
         return symbolic.plain(arguments.again((size,), self.paths)[0])
+
+
+class _Replay(realize.LaunchedCall):
+    """A call that is replayed, and writes what the function writes."""
+
+    def __init__(self, recording: Recording, arguments: Arguments, now: dict[Buffer, Buffer],
+                 poisoned: bool) -> None:
+        self.recording, self.arguments, self.now = recording, arguments, now
+        self.poisoned, self.begun = poisoned, False
+
+    def ready(self, filled: list[Buffer]) -> None:
+        """Give the kernels what this call brings."""
+        if self.poisoned:
+            realize.poison(*[output.memory for output in filled])
+        self.recording.set_up(self.now, self.arguments)
+        self.begun = True
+
+    def commit(self, filled: list[Buffer]) -> None:
+        """What was written has other versions now."""
+        states = self.recording.states
+        for buffer in states.written:
+            advance(self.now[buffer], states.sources[buffer].written)
+
+    def overwritten(self) -> list[Buffer]:
+        """The states that the function writes."""
+        return [self.now[buffer] for buffer in self.recording.states.written] if self.begun else []

@@ -17,8 +17,8 @@ from impl.schedule.pipeline import (
     shared_plan_for,
 )
 from impl.schedule.plan import Environment, Plan, PlannedKernel, Result, Storage
-from impl.schedule.reasons import decisions, kernel_line, label, shown_numbers
+from impl.schedule.reasons import decisions, kernel_line, kernel_origin, label, shown_numbers
 
 __all__ = ["Environment", "Plan", "PlannedKernel", "Result", "Storage", "collector_at_rest",
-           "decisions", "document", "kernel_line", "label", "make_plan", "plan_for",
-           "schedule_cache", "shared_plan_for", "shown_numbers"]
+           "decisions", "document", "kernel_line", "kernel_origin", "label", "make_plan",
+           "plan_for", "schedule_cache", "shared_plan_for", "shown_numbers"]

@@ -47,13 +47,19 @@ def label(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
     return f"{shown} ({_near(line)})" if line else shown
 
 
-def kernel_line(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
-    """The user's last operation in a kernel, and its line, as errors name them; empty if unknown.
+def kernel_origin(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> Any:
+    """Where the user has written the last operation in a kernel; None if that is unknown.
 
     `nodes` are those of this call.
     """
-    found = [_origin(nodes[place]) for place in plan.kernels[kernel].origins]
-    return line_of(next((origin for origin in reversed(found) if origin is not None), None))
+    found = (_origin(nodes[place]) for place in reversed(plan.kernels[kernel].origins))
+    return next((origin for origin in found if origin is not None), None)
+
+
+def kernel_line(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
+    """The user's last operation in a kernel, and its line, as errors name them; empty if unknown.
+    """
+    return line_of(kernel_origin(plan, kernel, nodes))
 
 
 def _near(line: str) -> str:
@@ -67,8 +73,9 @@ def _origin(node: UOp) -> Any:
     A value that is only looked at differently is named after the operation that computes it.
     """
     found = node.origin
-    for _ in range(8):
-        if not node.src or node.realized is not None:
+    for below in range(8):
+        # What it reads may have been in memory before; it itself is, once the kernel has run.
+        if not node.src or below and node.realized is not None:
             break
         if node.origin is not None and node.op not in MOVEMENT:
             return node.origin

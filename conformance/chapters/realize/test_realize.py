@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 import threading
 import time
@@ -16,10 +17,13 @@ import pytest
 from conformance.oracle import checker
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit, Variable, realize, run_schedule
+from impl.dtypes import dtypes
 from impl.effects import collect
 from impl.errors import CompileError, DeviceError, GraphError
 from impl.ir import Ops, UOp
+from impl.linear import linear_to_schedule, lower_sink_to_linear
 from impl.realize import session, values
+from impl.realize.prepared import OneKernel
 from impl.reference import ReferenceProgram
 from impl.schedule import schedule_cache
 
@@ -94,9 +98,10 @@ def test_what_has_variables_is_not_launched_at_once() -> None:
     schedule_cache.clear()
     original = realize.Prepared.run
 
-    def run(prepared: realize.Prepared, given: Any) -> Any:
-        launched.append(len(given))
-        return original(prepared, given)
+    def run(prepared: realize.Prepared, given: Any, *more: Any) -> Any:
+        if isinstance(prepared.launch, OneKernel):
+            launched.append(len(given))
+        return original(prepared, given, *more)
 
     with mock.patch.object(realize.Prepared, "run", run):
         for count in (3, 2, 4, 2):
@@ -308,6 +313,135 @@ def test_a_scheduled_kernel_that_fails(read: Callable[[Tensor], object],
     assert x.tolist() == [3, 4]
     state.replace(vector(0, 0))
     assert (state + 1).tolist() == [1, 1]
+
+
+def at_once(state: Tensor, more: Tensor) -> Callable[[], object]:
+    return state.assign(state * more).realize
+
+
+def as_items(state: Tensor, more: Tensor) -> Callable[[], object]:
+    items = state.assign(state * more).schedule()
+    return lambda: run_schedule(items)
+
+
+def as_a_linear(state: Tensor, more: Tensor) -> Callable[[], object]:
+    state.assign(state * more)
+    linear = lower_sink_to_linear(UOp(Ops.SINK, dtypes.index, (state.uop,)))
+    assert linear is not None
+    items = linear_to_schedule(linear)
+    return lambda: run_schedule(items)
+
+
+def as_a_replay(state: Tensor, more: Tensor) -> Callable[[], object]:
+    step = TinyJit(lambda x: state.assign(state * x).realize())
+    for _ in range(3):
+        step(more * 0)
+    return lambda: step(more)
+
+
+def beside(state: Tensor, more: Tensor) -> Callable[[], object]:
+    """In the lanes of a mesh, where others send and compute too."""
+    mesh = ("REFERENCE:0", "REFERENCE:1")
+    state.shard_(mesh, axis=0)
+    rows = Tensor(np.arange(8, dtype=np.float32).reshape(4, 2)).shard(mesh, axis=0).realize()
+    with Context(OVERLAP=2):
+        state.assign(state * more.shard(mesh, axis=0)).realize()
+    total = rows.sum(0)
+
+    def run() -> None:
+        with Context(OVERLAP=2):
+            Tensor.realize(total, state.assign(state * more.shard(mesh, axis=0)))
+    return run
+
+
+WAYS = [at_once, as_items, as_a_linear, as_a_replay, beside]
+
+
+@verifies("realize.failure.left")
+@verifies("errors.message.later")
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_run_kernels_says_the_same_of_one_that_fails(
+        way: Callable[[Tensor, Tensor], Callable[[], object]],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line that it is from, and that what it may have half written is lost."""
+    state, more = vector(1, 2, 3, 4), vector(5, 6, 7, 8)
+    run = way(state, more)
+    with monkeypatch.context() as patched:
+        patched.setattr(ReferenceProgram, "run", fails_to_multiply)
+        with pytest.raises(DeviceError, match="gone") as caught:
+            run()
+    assert not right_or_lost(state, [])
+    assert more.tolist() == [5, 6, 7, 8]
+    code, first = inspect.getsourcelines(way)
+    lines = [first + n for n, line in enumerate(code) if "state * " in line]
+    assert caught.value.line in [f"mul ({__file__}:{line})" for line in lines]
+
+
+def fails_to_multiply(program: Any, *given: Any) -> None:
+    if any(node.op is Ops.MUL and node.dtype is dtypes.float32 for node in program.ast.toposort()):
+        raise DeviceError("launch", "the device is gone", "none")
+    ORIGINAL(program, *given)
+
+
+ORIGINAL = ReferenceProgram.run
+
+
+@verifies("realize.failure.left")
+def test_kernels_after_one_that_failed_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nobody but the caller knows that they would have come."""
+    x = vector(1, 2, 3, 4)
+    first = (x * 3).contiguous()
+    later = (first.sum(0, keepdim=True) + 2).contiguous()
+    with Context(FUSE=0):
+        linear = lower_sink_to_linear(UOp(Ops.SINK, dtypes.index, (first.uop, later.uop)))
+    assert linear is not None
+    items = linear_to_schedule(linear)
+    assert len(items) > 1
+    with monkeypatch.context() as patched:
+        patched.setattr(ReferenceProgram, "run", fails_to_multiply)
+        with pytest.raises(DeviceError, match="gone"):
+            run_schedule(items)
+    run_schedule(items)  # what is given up is not run any more
+    right_or_lost(first, [3, 6, 9, 12])
+    right_or_lost(later, [32])
+    assert x.tolist() == [1, 2, 3, 4]
+
+
+@verifies("realize.failure.left")
+def test_a_reader_that_fails_before_a_write_leaves_all_as_it_was(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is computed by itself, since it has another value of the variable than the write."""
+    at, state = Variable("at", 1, 3), vector(1, 2, 3, 4)
+    total = (state[:at.bind(2)] * 2).sum()
+    n = at.bind(1)
+    state[n:n + 1] = 9.0
+    with monkeypatch.context() as patched:
+        patched.setattr(ReferenceProgram, "run", fail_launch)
+        with pytest.raises(DeviceError, match="gone"):
+            state.realize()
+    assert state.tolist() == [1, 9, 3, 4]
+    assert total.item() == 6
+
+
+@verifies("schedule.document.nothing-runs")
+def test_a_document_of_a_write_that_readers_wait_for() -> None:
+    """They are computed before it, by themselves, but not for a document."""
+    at, state = Variable("at", 1, 3), vector(1, 2, 3, 4)
+    total = (state[:at.bind(2)] * 2).sum()
+    n = at.bind(1)
+    state[n:n + 1] = 9.0
+    GlobalCounters.reset()
+    document = state.schedule_document()
+    assert GlobalCounters.kernels == 0
+    assert [kernel["kind"] for kernel in document["kernels"]] == ["kernel"]
+    assert "1 values that read what is overwritten" in document["notes"][-1]
+    assert not [str(each) for each in checker.check(document)]
+    assert state.tolist() == [1, 9, 3, 4]
+    assert total.item() == 6
+
+
+def fail_launch(*_: Any) -> None:
+    raise DeviceError("launch", "the device is gone", "none")
 
 
 @verifies("realize.failure.left")

@@ -113,7 +113,7 @@ def test_what_is_held_in_any_way_stays(hold: Callable[[Tensor], Any], short: boo
 def test_memory_of_which_a_part_is_held_is_not_unused(place: Place) -> None:
     memory: Memory | None = Device[place].allocate(64)
     assert memory is not None
-    launch = Segments([], [[]])
+    launch = Segments([], [[]], {})
     launch.put(0, memory)
     held: Any = memory
     assert launch.unused(0, 64) is None
