@@ -1407,4 +1407,414 @@ return x + t
 -
 a[0] = 9.0
 t = Tensor(a)
+
+# hooks of a layer added later
+m = nn.Linear(2, 2)
+for p in m.parameters(): p.assign(p * 0 + 0.5).realize()
+class Wrapped(nn.Module):
+    def __init__(self): self.inner = m; self.post = []
+    def forward(self, x):
+        y = self.inner(x.reshape(1, 2)).reshape(2)
+        for hook in self.post: y = hook(self, y)
+        return y
+M = Wrapped()
+-
+return M(x)
+-
+M.post.append(lambda s, y: y * 3)
+M.forward = lambda x: x * 7
+del M.forward
+Wrapped.forward = lambda self, x: x * 9
+Wrapped.__call__ = lambda self, x: x * 11
+
+# a call of a class that is replaced
+class C:
+    def __call__(self, x): return x * 2
+c = C()
+-
+return c(x)
+-
+c.__call__ = lambda x: x * 5
+C.__call__ = lambda self, x: x * 3
+c.__class__ = type("D", (C,), {"__call__": lambda self, x: x - 1})
+
+# weights frozen and thawed
+w = Tensor([1.0, 2.0], requires_grad=True).realize()
+-
+w.grad = None
+y = (x * w).sum()
+(y * 2).backward() if w.requires_grad else None
+return [y, w.grad if w.grad is not None else 0]
+-
+w.requires_grad = False
+w.requires_grad = True
+
+# groups of an optimiser that change
+w = Tensor([1.0, 2.0], requires_grad=True).realize()
+v = Tensor([3.0, 2.0], requires_grad=True).realize()
+opt = nn.optim.SGD([w], lr=0.5, momentum=0.9)
+-
+opt.zero_grad()
+((x * w).sum() + (v * x).sum()).backward()
+v.grad = None if len(opt.param_groups) == 1 else v.grad
+opt.step()
+return [w * 1, v * 1]
+-
+opt.param_groups[0]["lr"] = 0.1
+opt.param_groups[0]["weight_decay"] = 0.5
+opt.param_groups[0]["momentum"] = 0.0
+opt.param_groups[0]["nesterov"] = False
+opt.param_groups[0]["maximize"] = True
+opt.add_param_group({"params": [v], "lr": 0.25})
+opt.param_groups.reverse()
+opt.lr = 0.7
+opt.param_groups.pop()
+opt.state_dict()["param_groups"][0]["lr"] = 9.0
+opt.load_state_dict(opt.state_dict())
+
+# state of an optimiser that is loaded
+w = Tensor([1.0, 2.0], requires_grad=True).realize()
+opt = nn.optim.Adam([w], lr=0.5)
+first = {}
+-
+opt.zero_grad(); (x * w).sum().backward(); opt.step()
+return w * 1
+-
+first.update(opt.state_dict())
+opt.load_state_dict(first)
+opt.param_groups[0].states[0]["exp_avg"] = Tensor([5.0, 5.0]).realize()
+opt.param_groups[0].states[0]["exp_avg"].assign(Tensor([1.0, 5.0])).realize()
+w.replace(Tensor([4.0, 4.0]))
+
+# in place writes of NumPy through a view
+a = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+row = a[0]
+-
+return x * Tensor(row) + float(a[1].sum())
+-
+a[0, 1] = 7.0
+a[1] *= 2
+a.flags.writeable = False
+row = a[1]
+a = np.asfortranarray(a)
+
+# an array given to a method
+a = np.array([1.0, 2.0], np.float32)
+-
+return x.maximum(a) + x * a.max() + a.tolist()[0] + a.dtype.itemsize + a.strides[0]
+-
+a[0] = 9.0
+a = a.astype(np.float64)
+a = a[::-1]
+
+# default dtype
+from impl.dtypes import dtypes as dt
+-
+return [Tensor([1.5, 2.0]) * x, Tensor(2), Tensor(True) + x]
+-
+dt.default_float = dt.float64
+dt.default_float = dt.float32
+dt.default_int = dt.int64
+dt.default_int = dt.int32
+
+# the environment in other words
+os.environ["CAPTURED"] = "2"
+-
+x = x * float(os.environ.get("CAPTURED", "1")) + (1 if "CAPTURED_2" in os.environ else 0)
+return x + len(os.getenv("CAPTURED", "abc"))
+-
+os.environ["CAPTURED"] = "33"
+os.environ["CAPTURED_2"] = "1"
+del os.environ["CAPTURED_2"]
+del os.environ["CAPTURED"]
+
+# deleted attributes with a class attribute below
+class C: k = 5.0
+c = C(); c.k = 2.0
+-
+return x * c.k
+-
+del c.k
+c.k = 7.0
+del C.k
+del c.k; C.k = 1.0
+
+# bases with a slot of the same name
+class A: k = 1.0
+class B(A): pass
+b = B()
+-
+return x * b.k
+-
+B.k = 2.0
+del B.k
+A.k = property(lambda s: 9.0)
+b.__dict__["k"] = 4.0
+B.__bases__ = (type("Z", (), {"k": 6.0}),)
+
+# __init_subclass__ and class variables through type
+class A:
+    registry = []
+    def __init_subclass__(cls, **k): A.registry.append(cls)
+class B(A): by = 2.0
+-
+for each in A.registry: x = x * each.by
+return x
+-
+class C(A): by = 5.0
+A.registry[0].by = 3.0
+del A.registry[0]
+
+# functions in a dict under a changing default
+d = {"f": lambda x, k=2.0: x * k}
+-
+return d["f"](x) + d.get("g", lambda x: x)(x)
+-
+d["f"].__defaults__ = (4.0,)
+d["g"] = lambda x: x * 100
+d["f"].__code__ = (lambda x, k=2.0: x - k).__code__
+
+# kw defaults of a nested function
+def outer(k):
+    def inner(x, *, by=k): return x * by
+    return inner
+f = outer(3.0)
+-
+return f(x)
+-
+f.__kwdefaults__["by"] = 5.0
+f.__kwdefaults__ = {"by": 6.0}
+f.__kwdefaults__ = None; f = outer(1.0)
+
+# wraps
+def scaled(fn):
+    @functools.wraps(fn)
+    def run(*a, **k): return fn(*a, **k) * run.by
+    run.by = 2.0
+    return run
+@scaled
+def f(x, k=1.0): return x + k
+-
+return f(x)
+-
+f.by = 4.0
+f.__wrapped__.__defaults__ = (10.0,)
+f.__dict__.update(by=1.0)
+
+# patterns of a match
+class C:
+    def go(self, v, x):
+        match v:
+            case int(): return x * 1
+            case float() if v > 2: return x * 2
+            case str(name): return x * len(name)
+            case [a, *rest]: return x * a + len(rest)
+            case {"k": k}: return x * k
+            case None: return x
+        return -x
+c = C(); v = 1
+-
+return c.go(v, x)
+-
+v = 3.0
+v = "abcd"
+v = [2, 3, 4]
+v = {"k": 5.0}
+v["k"] = 6.0
+v = None
+v = True
+
+# global of another module that is changed
+mod = types.ModuleType("helper_mod"); sys.modules["helper_mod"] = mod
+exec("K = 2.0\ndef f(x): return x * K", mod.__dict__)
+-
+import helper_mod
+from helper_mod import f
+return f(x) + helper_mod.K
+-
+mod.K = 5.0
+exec("def f(x): return x - K", mod.__dict__)
+sys.modules["helper_mod"] = types.SimpleNamespace(f=lambda x: x * 3, K=1.0)
+
+# a module deleted and imported again
+mod = types.ModuleType("hm2"); sys.modules["hm2"] = mod; mod.K = 2.0
+-
+import hm2
+return x * hm2.K
+-
+sys.modules["hm2"] = types.ModuleType("hm2"); sys.modules["hm2"].K = 9.0
+
+# a tensor outside under two names which part
+w = Tensor([1.0, 2.0]).realize(); v = w
+-
+w.assign(w + x)
+return [w + v, v is w]
+-
+v = Tensor([5.0, 5.0]).realize()
+w = v
+v = w + 0
+
+# a dict subclass with missing
+class D(dict):
+    def __missing__(self, key): return extra[key]
+d = D(a=1.0); extra = {"b": 2.0}
+-
+return x * d["a"] + d["b"]
+-
+extra["b"] = 4.0
+d["b"] = 7.0
+D.__missing__ = lambda s, k: 100.0
+del d["b"]
+
+# an object with eq and bool
+class C:
+    def __init__(self, v): self.v = v
+    def __eq__(self, o): return self.v == o.v
+    def __bool__(self): return self.v > 1
+    def __hash__(self): return 1
+a, b = C(1), C(2)
+-
+y = x * 2 if a == b else x * 3
+y = y + 1 if a else y - 1
+return y * 5 if a in {b} else y
+-
+a.v = 2
+b.v = 3
+C.__bool__ = lambda s: False
+C.__eq__ = lambda s, o: True
+
+# numbers that come from a generator function with state
+class G:
+    def __init__(self): self.parts = [1.0, 2.0]
+    def __iter__(self):
+        for p in self.parts: yield p * self.by
+    by = 1.0
+g = G()
+-
+for v in g: x = x * v
+a, b = g
+return x + a - b
+-
+g.by = 2.0
+g.parts[0] = 5.0
+G.__iter__ = lambda self: iter([3.0, 4.0])
+
+# a static method put on an instance
+class C:
+    @staticmethod
+    def f(x): return x * 2
+    @classmethod
+    def g(cls, x): return x * cls.k
+    k = 3.0
+c = C()
+-
+return c.f(x) + C.g(x) + c.g(x)
+-
+c.f = lambda x: x * 7
+C.f = staticmethod(lambda x: x * 9)
+C.k = 1.0
+C.g = classmethod(lambda cls, x: x)
+c.g = lambda x: -x
+
+# layers in a dict of lists, moved
+net = {"enc": [nn.Linear(2, 2, bias=False)], "dec": [nn.Linear(2, 2, bias=False)]}
+for n, l in enumerate([*net["enc"], *net["dec"]]): l.weight.assign(l.weight * 0 + n + 1).realize()
+-
+for part in net:
+    for l in net[part]: x = l(x.reshape(1, 2)).reshape(2)
+return x
+-
+net["enc"].append(net["dec"][0])
+net["dec"], net["enc"] = net["enc"], net["dec"]
+net["enc"][0].weight = Tensor([[1.0, 0.0], [0.0, 1.0]]).realize()
+net["enc"][0].bias = Tensor([1.0, 1.0]).realize()
+net["x"] = [lambda x: x * 3]
+
+# what a nested captured function reads
+inner_k = [2.0]
+inner = TinyJit(lambda x: x * inner_k[0])
+-
+return inner(x) + 1
+-
+inner_k[0] = 5.0
+inner.function = lambda x: x - 1
+inner = TinyJit(lambda x: x * 8)
+
+# a data class that is frozen and written
+@dataclasses.dataclass(frozen=True)
+class P:
+    k: float = 1.0
+    def scale(self, x): return x * self.k
+p = P()
+-
+return p.scale(x) + dataclasses.replace(p, k=2.0).k
+-
+object.__setattr__(p, "k", 7.0)
+p = P(3.0)
+P.scale = lambda self, x: x
+
+# a property with a setter outside
+class C:
+    def __init__(self): self._k = 1.0
+    @property
+    def k(self): return self._k
+    @k.setter
+    def k(self, v): self._k = v * 2
+c = C()
+-
+c.k = 3.0
+return x * c.k
+-
+c._k = 10.0
+C.k = 1.0
+C.k = property(lambda s: 4.0, lambda s, v: None)
+
+# format specs
+spec = ".1f"; v = 2.345
+-
+x = x * float(f"{v:{spec}}") + float("%.2f" % v)
+return x + float("{:.1f}".format(v)) + float(format(v, spec))
+-
+spec = ".2f"
+v = 7.891
+v = np.float32(1.234)
+
+# no_grad around and inside
+from impl.torch import no_grad, enable_grad
+w = Tensor([1.0, 2.0], requires_grad=True).realize()
+use = [True]
+-
+with no_grad():
+    y = x * w
+z = y + (w * 2 if use[0] else w.detach())
+return [z, z.requires_grad]
+-
+use[0] = False
+w.requires_grad = False
+
+# a gradient kept between calls
+w = Tensor([1.0, 2.0], requires_grad=True).realize()
+-
+(x * w).sum().backward()
+return w.grad * 1
+-
+w.grad = None
+w.grad = Tensor([5.0, 5.0]).realize()
+w.grad.assign(w.grad * 2).realize()
+w.grad = w.grad * 3
+
+# the default of a dataclass field
+@dataclasses.dataclass
+class S:
+    k: float = 2.0
+    l: list = dataclasses.field(default_factory=lambda: [1.0, base[0]])
+base = [3.0]
+-
+s = S()
+s.l.append(s.k)
+return x * sum(s.l)
+-
+base[0] = 7.0
+S.__init__.__defaults__ = (9.0, *S.__init__.__defaults__[1:])
+S.k = 100.0
 ''')

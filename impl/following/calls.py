@@ -43,6 +43,8 @@ _PYTHON = os.path.dirname(os.__file__) + os.sep
 #: Functions of Python that see nothing of a size but what is noted of it.
 _BLIND = (isinstance, issubclass, callable, len, tuple, list, zip, enumerate, iter, reversed, next,
           slice, id, bool, type)
+#: Functions of Python whose result is new, whatever is in it.
+_NEW = (list, dict, set, sorted, zip, enumerate)
 #: Methods of any object that read all of its attributes.
 _WHOLE = frozenset(("__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__",
                     "__subclasses__"))
@@ -335,7 +337,7 @@ class Calls(Parts):
         self.put(made.contents, result | own)
         if result or own:
             self.put(made.contents, [made])
-        return result | {made}
+        return frozenset([made]) if any(function is each for each in _NEW) else result | {made}
 
     def call_native(self, thing: Native, args: Sequence[Value], kwargs: dict[str, Value],
                     rest: Value) -> Value:

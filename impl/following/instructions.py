@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 
 from impl.following.following import Following
-from impl.following.things import NONE, NOTHING, SIZES, Created, Entered, Outside, Value
+from impl.following.reads import is_container
+from impl.following.things import (
+    NONE,
+    NOTHING,
+    SIZES,
+    Created,
+    Entered,
+    Native,
+    Outside,
+    Value,
+)
 from impl.following.versions import LAYOUT, VERSIONS
 from impl.tensor import Tensor
 
@@ -340,7 +350,7 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
         for thing in parts:
             following.put(made.contents, following.elements(thing))
             if isinstance(thing, Created) and thing.kind or isinstance(thing, Outside):
-                result |= following.operators(thing)
+                result |= following.operators(thing, changes=each.argrepr.endswith("="))
         result |= {made}
     stack.append(result)
 
@@ -560,7 +570,13 @@ def _call(following: Following, frame: Entered, each: dis.Instruction, stack: St
     names, frame.names = frame.names, ()
     named = dict(zip(names, args[len(args) - len(names):], strict=True))
     result = following.call(function, [*owner, *args[:len(args) - len(names)]], named)
-    stack.append(result | NOTHING)
+    stack.append(result if function and all(map(_gives_parts, function)) else result | NOTHING)
+
+
+def _gives_parts(function: Any) -> bool:
+    """Whether it gives what is in a container from outside, and nothing that is computed."""
+    return isinstance(function, Native) and function.name in ("keys", "values", "items") \
+        and is_container(getattr(function.owner, "value", None))
 
 
 def _callee(stack: Stack) -> tuple[Value, list[Value]]:

@@ -44,7 +44,9 @@ _NAMED = frozenset((
 #: Functions of Python that look for an attribute by its name.
 _NAMING = (getattr, hasattr, setattr, delattr, vars, dir)
 _SHOWN = ("__repr__", "__str__", "__format__")
-_CHANGES = ("__setitem__", "__delitem__")
+#: What changes an object, and nothing calls that does not say so: `a[k] = v`, `a |= b`.
+_CHANGES = frozenset(("__setitem__", "__delitem__", *(f"__i{name}__" for name in (
+    "add sub mul matmul truediv floordiv mod pow lshift rshift and xor or concat").split())))
 _LOOPING = ("__iter__", "__next__")
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
@@ -129,8 +131,8 @@ class Parts(Attributes):
                   loop: bool = False) -> Value:
         """What operators and the functions of Python may call of an object of a user's class.
 
-        `changes`: what an item is set or deleted with, which nothing else calls; `loop`: only what
-        a loop over it calls.
+        `changes`: what an item is set or deleted with, and `|=`, which nothing else calls; `loop`:
+        only what a loop over it calls.
         """
         kind = thing.kind if isinstance(thing, Created) else type(thing.value)
         if kind in (None, pure.TUPLE_GETTER, *pure.CONTAINERS) or pure.is_own(kind) \

@@ -122,7 +122,7 @@ def is_followed(code: types.CodeType) -> bool:
     the layers and optimisers, which are written with public names only.
     """
     name = code.co_filename
-    if not is_library(name):
+    if not is_library(name) or name.startswith("<frozen "):  # `os` is frozen into Python
         return f"{np.__path__[0]}/" not in name
     return "/impl/nn/" in name.replace("\\", "/")
 

@@ -40,7 +40,8 @@ def test_random_functions_show_what_their_bodies_show(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("program", [each for each in changed.PROGRAMS if any(
     word in each.name for word in ("replaced", "adds", "carries", "generator", "import inside",
-                                   "partial", "told", "of an error", "__getattr__"))], ids=str)
+                                   "partial", "told", "of an error", "__getattr__",
+                                   "environment"))], ids=str)
 @verifies("replay.guard.complete", observe="replay")
 @verifies("following.reads.places", observe="replay")
 def test_hidden_changes_are_seen(program: changed.Changed) -> None:
