@@ -16,6 +16,7 @@ plays bodies as users write them (`bodies`, `loops`), and ways in which a change
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import sys
@@ -25,9 +26,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from conformance.runner.fuzz import commit
 
 #: What each world has: the same text, run once for each of them.
 WORLD = '''
@@ -515,6 +519,14 @@ def known(part: str = "") -> int:
     return wrong
 
 
+def report(tally: Tally, seed: int) -> dict[str, Any]:
+    """What came of programs from a number on, as data."""
+    return {"format": "tensor-captured/1", "commit": commit(), "seed": seed,
+            "programs": tally.programs, "calls": tally.calls, "replayed": tally.replayed,
+            "captured": tally.captured, "traced": tally.traced, "share": round(tally.share, 4),
+            "differences": tally.wrong, "reasons": dict(tally.reasons.most_common())}
+
+
 def command(arguments: Sequence[str]) -> int:
     """Try many programs, and say what came of them."""
     parser = ArgumentParser("python -m conformance.runner.captured")
@@ -522,6 +534,7 @@ def command(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the number of the first one")
     parser.add_argument("-n", "--processes", type=int, default=1)
     parser.add_argument("--reasons", action="store_true", help="why calls were traced")
+    parser.add_argument("--json", metavar="FILE", help="write what came of them as a report")
     parser.add_argument("--known", nargs="?", const="", metavar="NAME",
                         help="play the programs that are written down instead")
     options = parser.parse_args(arguments)
@@ -543,6 +556,8 @@ def command(arguments: Sequence[str]) -> int:
         for reason, count in whole.reasons.most_common(40):
             print(f"{count:6} {reason}")
     print(whole.line())
+    if options.json:
+        Path(options.json).write_text(json.dumps(report(whole, options.seed), indent=1) + "\n")
     return 0 if not whole.wrong and whole.share >= 0.9 else 1
 
 

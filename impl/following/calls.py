@@ -419,6 +419,8 @@ class Calls(Parts):
         frame = self.frames.get(thing)
         if frame is None:
             frame = self.frames[thing] = Entered(code, space, path, 64 * len(self.frames))
+            if self.frame is not None:
+                frame.caller = self.frame, self.frame.line
             self.changed = True
             self.stamp += 1
             if isinstance(thing, Created):

@@ -28,6 +28,11 @@ from impl.following.things import (
 from impl.ir import UOp
 from impl.tensor import Tensor
 
+#: What to write instead of what some modules do.
+_INSTEAD = {
+    "impl.nn.lr_scheduler": "call scheduler.step() after the captured function",
+    "impl.nn.amp": "call scaler.step(optimizer) and scaler.update() after the captured function"}
+
 
 class Notes:
     """The findings of one analysis so far."""
@@ -57,10 +62,20 @@ class Notes:
         return NOTHING
 
     def reason(self, does: str, remedy: str) -> Reason:
-        """A reason to give up, with the line that is looked at."""
+        """A reason to give up, with the line that is looked at: the user's, where a layer or a
+        library does it.
+        """
+        # r[impl following.traced.reason]
         frame = self.frame
-        line = f"{frame.code.co_filename}:{frame.line}" if frame else "the function"
-        return Reason(line, does, remedy)
+        if frame is None:
+            return Reason("the function", does, remedy)
+        remedy = _INSTEAD.get(frame.space.get("__name__", ""), remedy)
+        line, known = frame.line, {frame}
+        while frame.caller is not None and pure.is_of_library(frame.code.co_filename) \
+                and frame.caller[0] not in known:
+            frame, line = frame.caller
+            known.add(frame)
+        return Reason(f"{frame.code.co_filename}:{line}", does, remedy)
 
     def wrap(self, value: Any, path: str) -> Value:
         """The thing for an object from outside."""

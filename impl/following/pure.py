@@ -11,6 +11,7 @@ import functools
 import itertools
 import math
 import operator
+import os
 import types
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from impl.errors import is_library
 
+_PYTHON = os.path.dirname(os.__file__) + os.sep
 #: Numbers, texts and the like: what they are never changes, and two that are equal are one.
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented),
          np.dtype, np.generic, range)
@@ -125,6 +127,11 @@ def is_followed(code: types.CodeType) -> bool:
     if not is_library(name) or name.startswith("<frozen "):  # `os` is frozen into Python
         return f"{np.__path__[0]}/" not in name
     return "/impl/nn/" in name.replace("\\", "/")
+
+
+def is_of_library(filename: str) -> bool:
+    """Whether a file is of this library, or of Python's own."""
+    return is_library(filename) or filename.startswith(_PYTHON) and "site-packages" not in filename
 
 
 def is_own(kind: type) -> bool:

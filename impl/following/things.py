@@ -131,6 +131,7 @@ class Entered:
         self.instructions = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
         self.handlers = dis._parse_exception_table(code)  # type: ignore[attr-defined]
         self.line = code.co_firstlineno
+        self.caller: tuple[Entered, int] | None = None  # who called it first, and in which line
         self.names: tuple[str, ...] = ()
         self.stamp = -1  # of the analysis, when nothing new was found here
 

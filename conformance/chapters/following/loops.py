@@ -111,6 +111,16 @@ class LanguageModel(nn.Module):
 @body
 def language_model() -> Body:
     """Clipping, groups with and without decay, and a schedule that is stepped inside."""
+    return _language_model(True)
+
+
+@body
+def language_model_and_schedule() -> Body:
+    """The same with the schedule outside."""
+    return _language_model(False)
+
+
+def _language_model(inside: bool) -> Body:
     model = filled(LanguageModel(LanguageConfig()))
     matrices = [p for name, p in model.named_parameters() if p.dim() >= 2]
     rest = [p for name, p in model.named_parameters() if p.dim() < 2]
@@ -119,6 +129,12 @@ def language_model() -> Body:
     scheduler = optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 4))
     grad_clip = 1.0
 
+    def finish() -> None:
+        scheduler.step()
+    if not inside:
+        def finish() -> None:
+            pass
+
     def train_step(xb: Tensor, yb: Tensor) -> float:
         optimizer.zero_grad(set_to_none=True)
         logits, loss = model(xb, yb)
@@ -126,7 +142,7 @@ def language_model() -> Body:
         if grad_clip != 0.0:
             torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
         optimizer.step()
-        scheduler.step()
+        finish()
         return loss
 
     def given(call: int) -> tuple[Any, ...]:
@@ -136,9 +152,10 @@ def language_model() -> Body:
         nonlocal grad_clip
         grad_clip = 0.1
     return Body(train_step, given, [
-        colder, lambda: optimizer.param_groups[0].update(weight_decay=0.5),
+        colder, *([] if inside else [scheduler.step]),
+        lambda: optimizer.param_groups[0].update(weight_decay=0.5),
         lambda: setattr(model.transformer.h[0].ln_1, "eps", 0.1), lambda: model.eval()],
-        weights_of(model))
+        weights_of(model), why="call scheduler.step() after the captured" if inside else "")
 
 
 @body
@@ -486,7 +503,7 @@ def half_precision() -> Body:
         return loss
     return Body(step, lambda call: (drawn(2, 4, seed=call), classes(2, 3, call)), [
         lambda: setattr(scaler, "growth_factor", 4.0)],
-        lambda: (weights_of(model)(), scaler.get_scale()))
+        lambda: (weights_of(model)(), scaler.get_scale()), why="call scaler.step(optimizer)")
 
 
 @body

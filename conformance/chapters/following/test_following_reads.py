@@ -67,6 +67,30 @@ def test_bodies_of_users_are_replayed(name: str) -> None:
     assert found == wanted and step.replays >= 2 + changes, step.explain()
 
 
+@verifies("following.traced.reason", observe="replay")
+def test_what_a_library_does_is_named_with_the_line_of_the_user() -> None:
+    weight = numbers(1.0, 2.0).requires_grad_()
+    optimizer = nn.optim.SGD([weight], lr=0.5)
+    scheduler = nn.lr_scheduler.StepLR(optimizer, 2)
+
+    def scheduled(x: Tensor) -> Tensor:
+        (x * weight).sum().backward()
+        optimizer.step()
+        scheduler.step()
+        return x
+
+    def replaced(x: Tensor) -> Tensor:
+        return x + int(copy.copy(weight).ndim)
+
+    for body, line, said in ((scheduled, 3, "call scheduler.step() after the captured function"),
+                             (replaced, 1, "instead:")):
+        step = TinyJit(body)
+        for _ in range(3):
+            step(numbers(1, 1))
+        assert f"{__file__}:{body.__code__.co_firstlineno + line} " in step.explain()
+        assert said in step.explain() and (step.replays, step.traces) == (0, 2)
+
+
 class Stages:
     def __init__(self, count: int) -> None:
         self.count, self.mode, self.last = count, "up", None
