@@ -146,6 +146,9 @@ class Calls(Parts):
     def call_function(self, thing: Outside, value: types.FunctionType, args: Sequence[Value],
                       kwargs: dict[str, Value], rest: Value) -> Value:
         """Call a function of Python."""
+        if value.__code__ in pure.REPEATING:
+            value = value.__wrapped__  # type: ignore[attr-defined]
+            thing = self.only(value, thing.path)
         if self.trust and value.__code__.co_filename.startswith(_PYTHON):
             return self.given_away([*args, *kwargs.values(), rest], calls=False)
         if not pure.is_followed(value.__code__):

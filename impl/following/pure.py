@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import builtins
 import collections
+import dataclasses
 import functools
 import itertools
 import math
 import operator
 import os
+import reprlib
 import types
 from typing import Any
 
@@ -39,6 +41,10 @@ CLOSED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types
 #: The attributes that containers of Python, and what goes through them, have.
 METHODS = dict.fromkeys(name for kind in (
     *CONTAINERS, slice, types.GeneratorType, bytearray) for name in dir(kind))
+#: Code of Python around a `__repr__`, that of data classes too, which only stops at a repetition.
+REPEATING = frozenset(function.__code__ for function in (
+    reprlib.recursive_repr()(repr),
+    getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())(repr)))
 #: What finds a part of a named tuple by its name.
 TUPLE_GETTER: type = type(vars(collections.namedtuple("Pair", "left"))["left"])
 #: Their methods that change them.

@@ -8,6 +8,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,30 @@ def test_what_a_library_does_is_named_with_the_line_of_the_user() -> None:
             step(numbers(1, 1))
         assert f"{__file__}:{body.__code__.co_firstlineno + line} " in step.explain()
         assert said in step.explain() and (step.replays, step.traces) == (0, 2)
+
+
+@dataclass
+class Settings:
+    rate: float = 1.0
+    parts: list[float] = field(default_factory=lambda: [1.0])
+
+
+@verifies("replay.guard.complete", observe="replay")
+@verifies("following.reads.places", observe="replay")
+def test_the_text_of_a_data_class_reads_its_fields() -> None:
+    settings = Settings()
+
+    def lengthened(x: Tensor) -> Tensor:
+        if x.ndim > 9:
+            raise ValueError(f"too many axes for {settings}")
+        return x * len(f"{settings}")
+    step = TinyJit(lengthened)
+    changes: list[Callable[[], Any]] = [
+        lambda: None, lambda: setattr(settings, "rate", 2.125), lambda: settings.parts.append(3.0)]
+    for change in changes:
+        change()
+        assert [step(numbers(1)).item() for _ in range(4)] == [len(repr(settings))] * 4
+    assert step.replays == 2 + 3 + 3, step.explain()
 
 
 class Stages:
