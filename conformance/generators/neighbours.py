@@ -63,7 +63,8 @@ def _changed(statement: Statement) -> Iterator[tuple[str, Statement]]:
     for field, vary in VARIED.items():
         if field in statement:
             zero = " of zero" * (statement[field] == 0.0)  # whose sign is a thing of its own
-            yield from ((f"{do} {field}{zero} {number}", {**statement, field: value})
+            kind = statement.get("dtype", "")  # a double has digits that a single has not
+            yield from ((f"{do} {field}{zero} {number} {kind}", {**statement, field: value})
                         for number, value in enumerate(vary(statement[field])))
     view = statement.get("view", ())
     for number, step in enumerate(view):
@@ -116,6 +117,27 @@ VARIED: dict[str, Any] = {
     "axis": lambda value: [value + 1, max(value - 1, 0)],
     "keepdims": lambda value: [not value],
     "dtype": lambda value: [DTYPES[value]] if value in DTYPES else []}
+
+
+def held(program: Program) -> Iterator[Program]:
+    """The program with all dropped that it does not observe, and with one of that kept.
+
+    What is kept is observed with the rest, or after it.
+    """
+    *statements, last = program["statements"]
+    names = list(dict.fromkeys(each["to"] for each in statements if "to" in each))
+    between = [name for name in names if name not in last["names"]]
+
+    def dropping(kept: list[str]) -> list[Statement]:
+        gone = [name for name in between if name not in kept]
+        return [{"do": "drop", "names": gone}] if gone else []
+
+    yield {**program, "statements": [*statements, *dropping([]), last]}
+    for name in between:
+        later: Statement = {"do": "observe", "names": [name]}
+        yield {**program, "statements": [*statements, *dropping([name]), last, later]}
+        yield {**program, "statements": [
+            *statements, *dropping([name]), {**last, "names": [*last["names"], name]}]}
 
 
 def lengthened(program: Program) -> Iterator[Program]:

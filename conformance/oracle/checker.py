@@ -505,6 +505,11 @@ def _bounds(document: Document) -> Iterator[Finding]:
     if not memory["lower_bound"] <= planned <= unplanned:
         yield Finding(rule, f"lower bound {memory['lower_bound']}, planned {planned} and "
                             f"unplanned {unplanned} are not in this order")
+    apart = sum(each["bytes"] for each in memory["placements"]
+                if each.get("in_place_of") is None)
+    if unplanned < apart:
+        yield Finding(rule, f"{unplanned} bytes are said to be needed without a plan, but what "
+                            f"was placed has {apart}")
     arenas = sum(arena["bytes"] for arena in memory["arenas"])
     if planned != arenas:
         yield Finding(rule, f"{planned} bytes are planned, but the arenas have {arenas}")

@@ -139,7 +139,7 @@ def all_saboteurs() -> list[Saboteur]:
     """One of each class in the modules of this package that names a rule, by module and name."""
     found: list[Saboteur] = []
     for entry in pkgutil.iter_modules(__path__):
-        if entry.name in ("__main__", "mutation") or entry.name.startswith("test_"):
+        if entry.name in ("__main__", "mutation", "mutants") or entry.name.startswith("test_"):
             continue
         module = import_module(f"{__name__}.{entry.name}")
         for value in vars(module).values():

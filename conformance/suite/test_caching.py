@@ -34,13 +34,13 @@ def _keys(subject: Subject, program: Program, **options: Any) -> list[str]:
 
 
 def _all_differ(subject: Subject, *chosen: Program) -> None:
-    """The last schedule of each of these programs has a key of its own."""
-    keys: dict[str, Program] = {}
+    """The schedules of each of these programs have keys of their own."""
+    keys: dict[tuple[str, ...], Program] = {}
     for program in chosen:
         if not subject.supports(program):
             continue
-        key = _keys(subject, program)[-1]
-        if key in keys:
+        key = tuple(_keys(subject, program))  # none at all: a movement may need no kernel
+        if key and key in keys:
             raise Failure("this program has the key of another one:\n"
                           f"{protocol.paste(keys[key])}", program)
         keys[key] = program
@@ -207,6 +207,8 @@ def test_whether_a_value_is_held_is_part_of_the_key(subject: Subject) -> None:
             return "t0"
         return _program(write)
 
+    if len(_keys(subject, advanced(True))) > 1:  # each was planned before the other was known
+        subject.met(0, "the reader and the write were never planned together")
     _all_differ(subject, advanced(True), advanced(False))
 
 

@@ -135,6 +135,16 @@ def test_subnormals_are_computed_with(subject: Subject) -> None:
     got = subject.check_values(program).values[0].array()
     if not np.array_equal(got, tiny + tiny):
         raise Failure(f"{(tiny + tiny).tolist()} became {got.tolist()}", program)
+    for do, function in (("sqrt", np.sqrt), ("log", np.log)):  # of what is far from the least
+        draft = Draft()
+        program = _observed(draft, draft.add(do, _input(draft, np.abs(tiny))))
+        if not subject.supports(program):
+            continue
+        got = subject.check_values(program).values[0].array()
+        wanted = function(np.abs(tiny).astype(np.float64))
+        if not np.allclose(got, wanted, rtol=8 * 2.0**-23, atol=0):
+            raise Failure(f"{do} of {tiny.tolist()} is {wanted.tolist()}, not {got.tolist()}",
+                          program)
 
 
 @verifies("conventions.units.bytes", observe="schedule")

@@ -118,6 +118,22 @@ def test_movements_of_movements(subject: Subject) -> None:
             ([6, 4], [3, 8]), ([24], [4, 3, 2]), ([2, 12], [2, 1, 12])))))
 
 
+@verifies("statements.movement.chain")
+def test_many_movements_of_one_value(subject: Subject) -> None:
+    """Up to twelve, one after the other, of each sort in turn; each length is looked at."""
+    for turn, shape in enumerate(((3, 4), (2, 3, 4))):
+        draft = Draft()
+        names, now = [numbered(draft, shape)], shape
+        for number in range(12):
+            do = protocol.MOVEMENT[(5 * number + turn) % len(protocol.MOVEMENT)]
+            step = movement(do, now, 7 * number + 3 + turn)
+            if step and 6 <= prod(shapes.moved(step, now)) <= 200:
+                names.append(moved(draft, names[-1], step))
+                now = shapes.moved(step, now)
+        draft.append({"do": "observe", "names": names[4:]})
+        subject.check_declared(protocol.program(draft.statements))
+
+
 def _chains(shape: tuple[int, ...], sorts: Sequence[str], least: int = 2,
             ) -> Iterator[list[Statement]]:
     for number, names in enumerate(product(sorts, repeat=2)):
@@ -184,6 +200,22 @@ def _written(subject: Subject, shape: tuple[int, ...], chains: Sequence[Sequence
         targets.append(target)
     draft.append({"do": "observe", "names": targets})
     subject.check_declared(protocol.program(draft.statements))
+
+
+@verifies("statements.store.view")
+def test_writes_through_many_movements(subject: Subject) -> None:
+    """Regions of four steps to nine."""
+    for turn, shape in enumerate(((4, 6), (3, 4, 5))):
+        chains: list[list[Statement]] = []
+        chain: list[Statement] = []
+        for number in range(14):
+            do = protocol.VIEW_STEPS[(3 * number + turn) % len(protocol.VIEW_STEPS)]
+            now = shapes.view_shape(shape, chain)
+            step = movement(do, now, 5 * number + 2)
+            if step and prod(shapes.moved(step, now)) >= 3:
+                chain = [*chain, step]
+                chains += [chain] * (4 <= len(chain) <= 9)
+        _written(subject, shape, chains, in_memory=bool(turn))
 
 
 @verifies("statements.store.view")

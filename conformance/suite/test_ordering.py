@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 
+from conformance import protocol
 from conformance.generators import programs
+from conformance.generators.programs import Draft
 from conformance.oracle import checker
 from conformance.protocol import Document, Program
-from conformance.runner.subject import Failure, Subject, same_values
+from conformance.runner.subject import Failure, NotClaimed, Subject, same_values
 from conformance.suite import after, verifies
 
 
@@ -38,7 +40,11 @@ def test_every_legal_order_gives_the_same_values(subject: Subject) -> None:
 
     def same(program: Program) -> None:
         nonlocal reordered
-        usual = subject.check_values(program, "schedule")
+        usual = subject.check_values(program, "order", "schedule")
+        for document, order in zip(usual.schedule, usual.order, strict=False):
+            if list(document["order"]) != order:
+                raise Failure(f"the document says that the kernels run in the order "
+                              f"{document['order']}, and they ran in the order {order}", program)
         for seed in range(3):
             seen = subject.check_values(program, "order", "schedule", order_seed=seed)
             _check_orders(program, seen.schedule, seen.order)
@@ -49,6 +55,34 @@ def test_every_legal_order_gives_the_same_values(subject: Subject) -> None:
                 raise Failure(f"{different} depend on the order {seen.order}", program)
 
     subject.for_programs(same, rule="ordering.any-legal.equal")
+    subject.met(reordered, "no order differed from the usual one")
+
+
+@verifies("ordering.any-legal.equal", observe="order")
+@after("effects.value.eager")
+def test_values_that_come_and_go_in_any_order(subject: Subject) -> None:
+    """Chains that need memory by turns, and do not depend on each other: no order is the one for
+    which memory was planned."""
+    draft, ends, reordered = Draft(), list[str](), 0
+    for number in range(5):
+        array = programs.pattern("float32", (6, 6), number)
+        value = draft.add("input", dtype="float32", shape=[6, 6], data=protocol.encode(array))
+        for turn in range(3):
+            value = draft.add("cumsum", value, axis=turn % 2)
+            value = draft.add("contiguous", draft.add("permute", value, order=[1, 0]))
+            value = draft.add("max", draft.add("minimum", value, draft.constant(
+                draft.kinds[value], 50)), axes=[turn % 2], keepdims=True)
+            value = draft.add("expand", value, shape=[6, 6])
+        ends.append(draft.add("contiguous", value))
+    draft.append({"do": "drop", "names": [each for each in draft.kinds if each not in ends]})
+    draft.append({"do": "observe", "names": ends})
+    program = protocol.program(draft.statements)
+    if not subject.supports(program):
+        raise NotClaimed("it uses what is not declared")
+    usual = subject.check_values(program, "order", "schedule")
+    for seed in range(6):
+        seen = subject.check_values(program, "order", "schedule", order_seed=seed)
+        reordered += seen.order != usual.order
     subject.met(reordered, "no order differed from the usual one")
 
 

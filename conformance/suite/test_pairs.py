@@ -43,6 +43,10 @@ def _arithmetic() -> Iterator[Program]:
     x, zero = _square(draft), draft.constant(draft.kinds["t0"], 0.0)
     draft.add("div", draft.add("matmul", x, _square(draft, seed=3)), draft.add("add", x, zero))
     yield _finished(draft)
+    draft = Draft()  # digits that only a double has, and the sign of a zero
+    x = given(draft, [[1.5, -0.0], [0.0, -2.0]], "float64")
+    scaled = draft.add("mul", x, draft.constant(draft.kinds[x], 1.2345678901234))
+    yield _finished(draft, scaled, draft.add("add", x, draft.constant(draft.kinds[x], 0.0)))
     draft = Draft()
     x = _square(draft)
     draft.add("div", draft.constant(draft.kinds[x], 1.0),
@@ -68,6 +72,9 @@ def _movements() -> Iterator[Program]:
         draft = Draft()
         draft.add(do, _square(draft), axes=axes, keepdims=True)
         yield _finished(draft)
+    draft = Draft()  # whichever axis of a square is left, the shape is the same
+    draft.add("min", _square(draft), axes=[0], keepdims=False)
+    yield _finished(draft)
     draft = Draft()
     draft.add("gather", _square(draft), given(draft, [2, 0, 1], "int32"))
     yield _finished(draft)
@@ -99,6 +106,46 @@ def test_a_program_after_its_neighbours_has_its_own_values(subject: Subject) -> 
                 tried.add(what)  # one difference of each sort is enough
                 near.append(each)
         _in_both_orders(subject, near if subject.supports(base) else near[1:])
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
+def test_one_statement_of_many_is_another(subject: Subject) -> None:
+    """Wherever it stands: the first, the last, and each between."""
+    draft = Draft()
+    x, y = _square(draft, "int32"), _square(draft, "int32", 1)
+    for number, do in enumerate(("add", "maximum", "sub", "mul", "minimum", "add", "xor", "sub")):
+        z = draft.add(do, x, y)
+        x, y = (draft.add("permute", y, order=[1, 0]), z) if number % 3 == 2 else (y, z)
+    base = _finished(draft)
+    near = {-1: base}
+    for _, other in neighbours.neighbours(base):
+        pairs = zip(base["statements"], other["statements"], strict=True)
+        place = next(place for place, (one, each) in enumerate(pairs) if one != each)
+        if subject.supports(other):
+            near.setdefault(place, other)
+    _in_both_orders(subject, list(near.values()))
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
+def test_values_are_held_in_one_program_and_not_in_the_next(subject: Subject) -> None:
+    """All that lies between is dropped, or one value of it is looked at, at once or later."""
+    for base in (*_between(), *_writes()):
+        _in_both_orders(subject, [each for each in neighbours.held(base)
+                                  if subject.supports(each)])
+
+
+def _between() -> Iterator[Program]:
+    """Values that no single loop computes: some of what lies between is in memory for a while."""
+    draft = Draft()
+    x = _square(draft)
+    table = draft.add("matmul", x, _square(draft, seed=2))
+    summed = draft.add("cumsum", table, axis=0)
+    turned = draft.add("add", draft.add("permute", summed, order=[1, 0]), table)
+    total = draft.add("sum", draft.add("mul", turned, summed), axes=[1], keepdims=True)
+    draft.add("sub", turned, draft.add("expand", total, shape=[3, 3]))
+    yield _finished(draft)
 
 
 @verifies("caching.program.own")

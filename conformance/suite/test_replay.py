@@ -279,6 +279,54 @@ def test_two_functions_with_the_same_names(subject: Subject) -> None:
 
 @verifies("replay.call.any", observe="replay")
 @after("effects.value.eager")
+def test_arguments_that_are_moved(subject: Subject) -> None:
+    """An input, the same turned round, every second of another one; and once more each."""
+    draft = Draft()
+    names = [draft.add("input", dtype="int32", shape=[size], data=protocol.encode(
+        programs.pattern("int32", (size,), size))) for size in (3, 6, 6)]
+    names += [draft.add("flip", names[0], axes=[0]), draft.add("stride", names[1], steps=[2]),
+              draft.add("shrink", names[2], bounds=[[1, 4]]),
+              draft.add("flip", draft.add("shrink", names[2], bounds=[[3, 6]]), axes=[0])]
+    order = [0, 0, 3, 4, 5, 6, 3, 0, 4]
+    body = [{"do": "add", "to": "twice", "from": ["x", "x"]},
+            {"do": "sub", "to": "out", "from": ["twice", names[0]]}, *_shown("out")]
+    for chosen in (order, [3, 3, 0, 4], [4, 4, 6, 5, 0]):
+        _right_or_refused(subject, protocol.program([*draft.statements, {
+            "do": "calls", "nested": 0, "statements": body,
+            "given": [{"x": names[number]} for number in chosen]}]))
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
+def test_one_body_for_arguments_of_several_kinds(subject: Subject) -> None:
+    """The same statements, captured for one shape and dtype and then for others."""
+    draft, calls = Draft(), list[Statement]()
+    kinds = [("float32", (4,)), ("float32", (2, 2)), ("int32", (4,)), ("float32", (5,))]
+    for dtype, shape in [*kinds, *kinds[:2]]:
+        name = draft.add("input", dtype=dtype, shape=list(shape), data=protocol.encode(
+            programs.pattern(dtype, shape, 1)))
+        calls.append({"do": "calls", "given": [{"x": name}] * 4, "nested": 0,
+                      "statements": [*NEGATE, *_shown("out")]})
+    _right_or_refused(subject, protocol.program([*draft.statements, *calls]))
+
+
+@verifies("replay.output.own+2", observe="replay")
+@after("effects.value.eager")
+def test_results_that_are_moved_several_times(subject: Subject) -> None:
+    """Of what was computed, and of a state that the next call overwrites."""
+    steps: list[Statement] = [{"do": "reshape", "shape": [2, 2]},
+                              {"do": "permute", "order": [1, 0]}, {"do": "flip", "axes": [0]},
+                              {"do": "shrink", "bounds": [[0, 2], [1, 2]]}]
+    for source in ("next", "t0"):
+        body, name = list(ADVANCE), source
+        for number, step in enumerate(steps):
+            body.append({**step, "to": f"m{number}", "from": [name]})
+            name = f"m{number}"
+        subject.check_whole(_around([], body, _shown("m0", "m1", "m2", "m3", "t0")), "replay")
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
 def test_many_numbers_among_the_arguments(subject: Subject) -> None:
     body: list[Statement] = [{"do": "constant", "to": "c", "dtype": "float32", "shape": [2],
                               "value": {"given": "k"}},

@@ -127,6 +127,36 @@ def test_reductions_of_five_axes(subject: Subject) -> None:
 
 
 @verifies("statements.size.any")
+def test_reductions_of_eight_axes(subject: Subject) -> None:
+    """Whichever axes are left, they are in their order."""
+    shape = (2, 1, 3, 2, 1, 2, 2, 3)
+    draft = Draft()
+    x = given(draft, _small(prod(shape)).reshape(shape) + 7 * np.arange(144).reshape(shape),
+              "int32")
+    names = [draft.add("sum", x, axes=axes, keepdims=keepdims) for axes, keepdims in (
+        ([0], False), ([1], False), ([2], True), ([7], False), ([4], False), ([0, 3], False),
+        ([1, 4], False), ([2, 5, 7], True))]
+    _checked(subject, draft, *names, draft.add("permute", x, order=[7, 0, 6, 1, 5, 2, 4, 3]))
+
+
+@verifies("statements.size.any")
+def test_values_of_many_bytes_side_by_side(subject: Subject) -> None:
+    """None of them starts in the first bytes of memory: offsets need more than two bytes."""
+    rows = 2048
+    draft = Draft()
+    x = given(draft, np.arange(4 * rows).reshape(4, rows) % 509, "int32")
+    values = []
+    for number in range(12):
+        factor = draft.constant(draft.kinds[x], number + 2)
+        values.append(draft.add("cumsum", draft.add("mul", x, factor), axis=number % 2))
+    total = values[-1]
+    for value in values[:-1]:
+        total = draft.add("sub", draft.add("contiguous", draft.add("flip", total, axes=[1])), value)
+    draft.append({"do": "drop", "names": [name for name in draft.kinds if name not in (x, total)]})
+    _checked(subject, draft, total)
+
+
+@verifies("statements.size.any")
 def test_large_tables_turned_and_repeated(subject: Subject) -> None:
     draft = Draft()
     for rows, columns in ((33, 70), (65, 129)):

@@ -396,6 +396,10 @@ def test_what_is_not_zero_is_true(subject: Subject) -> None:
     for dtype in (*INTEGERS, *FLOATS):
         with shown(subject) as draft:
             numbers = [0.25, -0.5, 0.0, -0.0, INF, NAN] if dtype in FLOATS else [0, 1, 2, 64]
+            numbers += {"float16": [1e-4, 6e4], "float32": [1e-30, 3e38, -1e-37],
+                        "float64": [1e-60, 1e300, -3e-308]}.get(dtype, [])
+            numbers += [] if dtype in FLOATS else [int(np.iinfo(dtype).max)]
+            numbers += [2**32, 2**40] if dtype in ("int64", "uint64") else []
             draft.add("cast", given(draft, numbers, dtype), dtype="bool")
 
 

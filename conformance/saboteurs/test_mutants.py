@@ -1,0 +1,42 @@
+"""What measures the portable suite: faults can be made, some are found, what is right passes."""
+from __future__ import annotations
+
+import pytest
+
+from conformance.runner.checks import collect, run_check
+from conformance.runner.subject import Subject
+from conformance.saboteurs import mutants
+from conformance.saboteurs.runtime import RIGHT, Adapter
+
+#: Whose checks tell ways of scheduling apart.
+CHAPTERS = ("dependencies", "ordering", "memory", "schedule")
+
+
+def test_every_fault_can_be_made() -> None:
+    for change in mutants.written():
+        compile(change.text, change.file, "exec")
+
+
+def test_a_fault_is_found_by_the_suite_alone() -> None:
+    [fault] = mutants.written(name="what is empty keeps an element")
+    assert mutants.tried(fault, 0).startswith("test_")
+
+
+def test_mutants_are_drawn_from_the_seed() -> None:
+    one, again, other = (mutants.drawn(3, seed, "runtime") for seed in (0, 0, 1))
+    assert one == again != other
+    assert mutants.table([(one[0], "test_x"), (one[1], ""), (one[2], "")]).endswith(
+        "1 of    3    33 %")
+
+
+@pytest.mark.parametrize("right", RIGHT[1:4], ids=lambda each: each.__name__)
+def test_nothing_is_said_against_other_ways_to_be_right(right: type[Adapter]) -> None:
+    subject = Subject(right(), "", [], "quick")
+    subject.shrinks = False
+    asked = 0
+    for check in collect(CHAPTERS):
+        if "two_processes" not in check.name:
+            result = run_check(subject, check, subject.info.observes, ())
+            assert result.verdict in ("pass", "inconclusive", "unsupported"), result
+            asked += result.examples
+    assert asked > 50
