@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from conformance.runner.checks import SUITE
 from conformance.runner.command import DEFAULT
 from conformance.runner.subject import PROFILES, Inconclusive, NotClaimed, Subject
 
@@ -25,6 +26,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--impl-cmd", default="", help="an executable that speaks JSON lines")
     group.addoption("--profile", default="ci", choices=tuple(PROFILES))
     group.addoption("--seed", type=int, default=0)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Who tests another implementation is asked the checks of the suite, and nothing else here."""
+    if config.option.impl == DEFAULT and not config.option.impl_cmd:
+        return None
+    path = collection_path.resolve()
+    here = path.is_relative_to(SUITE.parent) and not SUITE.is_relative_to(path)
+    return True if here and not path.is_relative_to(SUITE) else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

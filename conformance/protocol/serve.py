@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from importlib import import_module
 from typing import Any, TextIO
 
-from conformance.protocol import Adapter, Unsupported
+from conformance.protocol import PROTOCOL, Adapter, Unsupported
 
 
 def load(spec: str) -> Adapter:
@@ -32,7 +32,7 @@ def answer(adapter: Adapter, message: dict[str, Any]) -> dict[str, Any]:
     sequence = message.get("seq", 0)
     try:
         if message["type"] == "start":
-            return {"type": "started", "info": adapter.info().to_json()}
+            return {"type": "started", "protocol": PROTOCOL, "info": adapter.info().to_json()}
         if message["type"] == "reset":
             adapter.reset()
             return {"type": "ok", "seq": sequence, "observation": {"values": []}}

@@ -120,6 +120,12 @@ class SubprocessAdapter:
         if reply["type"] != "started":
             self._end()
             raise ProtocolError(f"`start` was answered with {reply['type']!r}")
+        spoken = reply.get("protocol", reply["info"].get("protocol", protocol.PROTOCOL))
+        if spoken != protocol.PROTOCOL:
+            self._end()
+            raise ProtocolError(f"it speaks {spoken!r}, and this suite {protocol.PROTOCOL!r}. "
+                                "Remedy: answer `start` with the protocol that it asks for, or "
+                                "install the version of the suite that speaks the other one")
         self._info = Info.from_json(reply["info"])
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -67,8 +67,7 @@ def collect(chapters: Iterable[str] = CHAPTERS) -> list[Check]:
 
 
 def _check_of(chapter: str, name: str, function: Function) -> Check:
-    marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "verifies"]
-    tier = next((mark.args[1] for mark in marks if len(mark.args) > 1), "values")
+    tier = getattr(function, "__tier__", "values")
     rules = [rule.partition("+")[0] for rule in getattr(function, "__rules__", ())]
     return Check(f"test_{chapter}.{name}", function, tuple(rules), tier,
                  getattr(function, "__after__", ()))
@@ -76,13 +75,17 @@ def _check_of(chapter: str, name: str, function: Function) -> Check:
 
 def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[str] = (),
               rules: Collection[str] = (), expected: Sequence[Expectation] = (),
-              tell: Callable[[Result], None] = lambda result: None) -> Report:
+              tell: Callable[[Result], None] = lambda result: None,
+              shard: tuple[int, int] = (1, 1), known: Sequence[Result] = ()) -> Report:
     """Run the checks of these tiers and rules (all when none are given).
+
+    `shard` is a part of them, such as the second of four; what is `known` is not run again.
 
     Raises:
         ValueError: there are none.
     """
-    chosen, missed = selected(checks, tiers, rules), _stale(expected)
+    chosen, missed = selected(checks, tiers, rules)[shard[0] - 1::shard[1]], _stale(expected)
+    before = {each.test: each for each in known}
     unknown = Report(protocol.Info("unknown", "unknown", observes=()), list(tiers),
                      subject.profile, subject.seed)
     try:
@@ -97,14 +100,15 @@ def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[st
     for number, check in enumerate(chosen):
         try:
             end_if_asked()
-            result = judge(run_check(subject, check, report.tiers, broken), check, expected)
+            result = before.get(check.name) or judge(
+                run_check(subject, check, report.tiers, broken), check, expected)
+            report.results.append(result)
+            if result.verdict in ("fail", "error", "xfail"):
+                broken.update(check.rules)
+            tell(result)
         except KeyboardInterrupt:
             report.interrupted = f"in {check.name}, after {number} of {len(chosen)} tests"
             return report
-        if result.verdict in ("fail", "error", "xfail"):
-            broken.update(check.rules)
-        report.results.append(result)
-        tell(result)
     report.results += missed
     return report
 

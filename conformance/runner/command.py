@@ -31,10 +31,12 @@ from conformance.runner.checks import CHAPTERS, collect, run_suite
 from conformance.runner.explaining import described, whole
 from conformance.runner.fuzz import Fuzzing, Job, explained
 from conformance.runner.interruption import STATUS, quietly
-from conformance.runner.report import Expectation, Result, witness_of
-from conformance.runner.starter import write_starter
+from conformance.runner.report import Expectation, Result, results_of, witness_of
+from conformance.runner.starter import LANGUAGES, write_starter
 from conformance.runner.subject import PROFILES, Failure, NotClaimed, Subject, put
 
+#: The status where nothing could be asked; 1 is that something is wrong.
+NOTHING_ASKED = 2
 DEFAULT = "conformance.adapters.impl_adapter:Adapter"
 #: What is raised where a command names an implementation, or a file, that there is not.
 UNLOADABLE = (ImportError, AttributeError, ValueError, OSError)
@@ -44,20 +46,17 @@ def parser() -> ArgumentParser:
     """The options.  Without a command the suite is run."""
     top = ArgumentParser(prog="python -m conformance", description=__doc__.split("\n")[0])
     _common(top)
-    top.add_argument("--report", type=Path, help="where to write the report")
-    top.add_argument("--rule", action="append", default=[], help="only checks of this rule")
-    top.add_argument("--chapter", action="append", default=[], choices=CHAPTERS,
-                     help="only checks of this chapter")
-    top.add_argument("--tier", default="", help="only these tiers, separated by commas")
-    top.add_argument("--expected", type=Path, help="the failures that are known")
+    _add_suite(top)
     commands = top.add_subparsers(dest="command")
     _add_fuzz(commands.add_parser("fuzz", help="run generated programs until one fails"))
     _add_steps(commands.add_parser("steps", help="try random lists of steps on random kernels"))
     watched = commands.add_parser("sanitize", help="run a command with kernels that watch memory")
     watched.add_argument("words", nargs=REMAINDER, help="the command and its options")
-    run = commands.add_parser("run", help="run one program and compare its values")
+    run = commands.add_parser("run", help="run the suite, or one program and compare its values")
     _common(run)
-    run.add_argument("program", type=Path, help="a program, or a report that has its witness")
+    _add_suite(run)
+    run.add_argument("program", type=Path, nargs="?",
+                     help="a program, or a report that has its witness; none: the whole suite")
     run.add_argument("--test", default="", help="of a report: the test whose witness is run")
     checked = commands.add_parser("check", help="say what is wrong with schedule documents")
     _add_files(checked)
@@ -70,9 +69,23 @@ def parser() -> ArgumentParser:
                            help="what the files are; program without a wish")
     new = commands.add_parser("new", help="write an adapter to start from")
     new.add_argument("name", help="of the implementation, such as my_impl")
-    new.add_argument("--language", default="python", choices=("python", "c"))
+    new.add_argument("--language", default="python", choices=LANGUAGES)
     commands.add_parser("rules", help="list the checks with the rules that they verify")
     return top
+
+
+def _add_suite(target: ArgumentParser) -> None:
+    target.add_argument("--report", type=Path, help="where to write the report, as JSON lines")
+    target.add_argument("--junit", type=Path, help="where to write a report for a CI, as JUnit XML")
+    target.add_argument("--badge", type=Path, help="where to write a badge, as shields.io reads it")
+    target.add_argument("--rule", action="append", default=[], help="only checks of this rule")
+    target.add_argument("--chapter", action="append", default=[], choices=CHAPTERS,
+                        help="only checks of this chapter")
+    target.add_argument("--tier", default="", help="only these tiers, separated by commas")
+    target.add_argument("--shard", default="1/1", help="only a part of the checks, such as 2/4")
+    target.add_argument("--resume", action="store_true",
+                        help="leave out what the --report of an interrupted run has")
+    target.add_argument("--expected", type=Path, help="the failures that are known")
 
 
 def _add_fuzz(fuzz: ArgumentParser) -> None:
@@ -118,7 +131,8 @@ def _add_files(command: ArgumentParser) -> None:
 
 def _common(target: ArgumentParser) -> None:
     target.add_argument("--impl", default=DEFAULT, help="package.module:Adapter")
-    target.add_argument("--impl-cmd", default="", help="an executable that speaks JSON lines")
+    target.add_argument("--impl-cmd", "--cmd", default="",
+                        help="an executable that speaks JSON lines")
     target.add_argument("--isolated", action="store_true",
                         help="run --impl in a process of its own: it may crash or hang")
     target.add_argument("--timeout", type=float, default=60.0,
@@ -130,15 +144,28 @@ def _common(target: ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.  The status is 0 when nothing is wrong, 130 after an interruption, else 1."""
+    """Run a command.
+
+    The status is 0 when nothing is wrong, 1 when something is, 2 when nothing could be asked, 130
+    after an interruption.
+    """
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["sanitize"]:  # its words may begin with an option
-        from conformance.kernels import sanitized  # for kernels of `impl` only
+        try:
+            from conformance.kernels import sanitized  # for kernels of `impl` only
+        except ImportError:
+            return _needs_clone("sanitize")
         return quietly(lambda: sanitized.main(words[1:]))
     options = parser().parse_args(words, Namespace(given=words))
-    commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
-                "check": check_files, "validate": validate_files, "rules": list_rules}
+    commands = {None: suite, "fuzz": fuzz, "steps": steps,
+                "run": suite if getattr(options, "program", None) is None else run_one,
+                "new": start, "check": check_files, "validate": validate_files, "rules": list_rules}
     return quietly(lambda: commands[options.command](options))
+
+
+def console() -> None:
+    """The command `tensor-conformance`."""
+    sys.exit(main())
 
 
 def _subject(options: Namespace) -> Subject:
@@ -153,25 +180,50 @@ def suite(options: Namespace) -> int:
     except UNLOADABLE as error:
         print(f"nothing was tested: {options.impl_cmd or options.impl} cannot be loaded: {error}. "
               "Remedy: --impl package.module:Class, or --impl-cmd with a program that there is")
-        return 1
+        return NOTHING_ASKED
     tiers = [tier for tier in options.tier.split(",") if tier]
     try:
         expected = Expectation.read(options.expected) if options.expected else []
+        known = results_of(options.report) if options.resume and options.report else []
         report = run_suite(subject, collect(options.chapter or CHAPTERS), tiers=tiers,
-                           rules=options.rule, expected=expected, tell=_tell)
-    except ValueError as error:
+                           rules=options.rule, expected=expected, tell=_tell,
+                           shard=part_of(options.shard), known=known)
+    except (ValueError, ProtocolError) as error:
         print(f"nothing was tested: {error}")
-        return 1
+        return NOTHING_ASKED
     finally:
         subject.close()
     report.command = shlex.join(["python", "-m", "conformance", *options.given])
     if options.report:
         report.locate(options.report)
         report.write(options.report)
+    if options.junit:
+        options.junit.write_text(report.junit(), encoding="utf-8")
+    if options.badge:
+        options.badge.write_text(json.dumps(report.badge()) + "\n", encoding="utf-8")
     print(report.table())
     if report.interrupted:
         return STATUS
+    if report.harness:
+        return NOTHING_ASKED
     return 0 if report.ok else 1
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """Which part of how many: "2/4" is (2, 4).
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    number, _, count = text.partition("/")
+    if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+        raise ValueError(f"{text!r} is no part; write for example --shard 2/4")
+    return int(number), int(count)
+
+
+def _needs_clone(command: str) -> int:
+    print(f"`{command}` is about the implementation of this project: it needs a clone of it")
+    return NOTHING_ASKED
 
 
 def _tell(result: Result) -> None:
@@ -304,7 +356,10 @@ def fuzz(options: Namespace) -> int:
 
 def steps(options: Namespace) -> int:
     """Run random kernels under random lists of optimisation steps; only `impl` has such steps."""
-    from conformance.kernels.step_lists import Profile
+    try:
+        from conformance.kernels.step_lists import Profile
+    except ImportError:
+        return _needs_clone("steps")
     found = Profile(options.seed, options.count, options.processes, report=options.steps_report,
                     groups=options.groups)
     right = found.run()

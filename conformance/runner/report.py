@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from conformance import protocol
 from conformance.protocol import Info, Program, ProtocolError
@@ -89,6 +90,42 @@ class Report:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
 
+    def asked(self) -> str:
+        """How much was asked, in words: what passes by not being asked passes nothing."""
+        done = [each for each in self.results if each.examples]
+        left = Counter(each.verdict for each in self.results if not each.examples)
+        programs = sum(each.examples for each in done)
+        why = ", ".join(f"{count} {verdict}" for verdict, count in sorted(left.items()))
+        return (f"asked: {len(done)} of {len(self.results)} checks, {programs} programs, tiers "
+                f"{', '.join(self.tiers)}" + (f"; not asked: {why}" if why else ""))
+
+    def badge(self) -> dict[str, Any]:
+        """The endpoint of a badge (shields.io): what passed of what was asked."""
+        done = [each for each in self.results if each.examples]
+        right = sum(each.verdict == "pass" for each in done)
+        return {"schemaVersion": 1, "label": "tensor-conformance",
+                "message": f"{right} of {len(done)} checks", "color":
+                "red" if not self.ok else "brightgreen" if right == len(done) else "yellow"}
+
+    def junit(self) -> str:
+        """The report as a CI reads it: what was not asked is skipped, with the reason."""
+        suite = ElementTree.Element("testsuite", name=f"tensor-conformance {self.info.name}")
+        results = [*self.results, *([Result("harness", [], "values", "error", self.harness)]
+                                    if self.harness else [])]
+        for each in results:
+            case = ElementTree.SubElement(suite, "testcase", name=each.test,
+                                          classname=chapter(each.test), time=str(each.seconds))
+            if each.verdict != "pass":
+                sort = {"error": "error", "fail": "failure", "xpass": "failure"}
+                found = ElementTree.SubElement(case, sort.get(each.verdict, "skipped"),
+                                               message=f"{each.verdict}: {each.message}"[:500])
+                found.text = protocol.paste(each.witness) if each.witness else each.message
+        for name, verdicts in (("tests", VERDICTS), ("failures", ("fail", "xpass")),
+                               ("errors", ("error",))):
+            suite.set(name, str(sum(each.verdict in verdicts for each in results)))
+        suite.set("skipped", str(sum(each.verdict not in ("pass", *BAD) for each in results)))
+        return ElementTree.tostring(suite, encoding="unicode") + "\n"
+
     def table(self) -> str:
         """A line for each chapter, and below it what is wrong and why."""
         if self.harness:
@@ -114,6 +151,7 @@ class Report:
                     lines.append(f"    {each.repro}")
         if self.interrupted:
             lines += ["", f"INTERRUPTED {self.interrupted}: what comes after it was not tested"]
+        lines += ["", self.asked()]
         return "\n".join(lines) + "\n"
 
 
@@ -130,6 +168,19 @@ def read(path: Path) -> list[dict[str, Any]]:
     if not lines or lines[0]["type"] != "header" or lines[-1]["type"] != "footer":
         raise ProtocolError(f"{path} is not a whole report")
     return lines
+
+
+def results_of(path: Path) -> list[Result]:
+    """What a report says of each test, to go on from there; nothing where there is none.
+
+    Raises:
+        ProtocolError: it is no whole report.
+    """
+    if not path.exists():
+        return []
+    names = Result.__dataclass_fields__
+    return [Result(**{key: value for key, value in line.items() if key in names})
+            for line in read(path) if line["type"] == "test"]
 
 
 def document(path: Path) -> Any:
@@ -167,7 +218,8 @@ def witness_of(path: Path, test: str = "") -> Program:
 class Expectation:
     """A failure that is known: which test, why, and where it is being dealt with.
 
-    `versions` are those of the library in which it was seen, `witness` a file that shows it.
+    `versions` are those of the library in which it was seen, `witness` a file that shows it, `date`
+    the day on which it was seen.
     """
 
     test: str
@@ -176,6 +228,7 @@ class Expectation:
     issue: str = ""
     versions: str = ""
     witness: str = ""
+    date: str = ""
 
     @staticmethod
     def read(path: Path) -> list[Expectation]:

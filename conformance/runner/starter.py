@@ -1,14 +1,21 @@
 """`python -m conformance new my_impl`: an adapter to start from, which passes from the first run.
 
 It knows three operations and declares no others; each line added to a table is one more that the
-suite tests.  `--language c` copies the interpreter in C, to start from in another language.
+suite tests.  `--language c` copies the interpreter in C; `go` and `rust` write a small runtime that
+speaks the protocol.
 """
 from __future__ import annotations
 
 import keyword
 from pathlib import Path
 
-INTERPRETER = Path(__file__).parent.parent / "adapters" / "c" / "eager.c"
+#: For each language what is copied, and how it is compiled.
+OTHERS = {
+    "c": (Path(__file__).parent.parent / "adapters" / "c" / "eager.c",
+          "cc -std=gnu11 -O1 -ffp-contract=off -o {0} {0}.c -lm"),
+    "go": (Path(__file__).parent / "starters" / "starter.go", "go build -o {0} {0}.go"),
+    "rust": (Path(__file__).parent / "starters" / "starter.rs", "rustc -O -o {0} {0}.rs")}
+LANGUAGES = ("python", *OTHERS)
 TEMPLATE = '''\
 """NAME as the conformance suite drives it.
 
@@ -73,13 +80,15 @@ def write_starter(name: str, folder: Path, language: str = "python") -> tuple[Pa
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError(f"{name!r} is no name of a module; take one such as my_impl")
-    path = folder / (f"{name}.c" if language == "c" else f"{name}_adapter.py")
+    suffix = f"{OTHERS[language][0].suffix}" if language in OTHERS else "_adapter.py"
+    path = folder / f"{name}{suffix}"
     if path.exists():
         raise ValueError(f"{path} exists; take another name, or remove it")
-    if language == "c":
-        path.write_text(INTERPRETER.read_text(encoding="utf-8"), encoding="utf-8")
-        return path, [f"cc -std=gnu11 -O1 -ffp-contract=off -o {name} {path.name} -lm",
-                      f"python -m conformance --impl-cmd ./{name}"]
+    if language in OTHERS:
+        source, compiled = OTHERS[language]
+        text = source.read_text(encoding="utf-8")
+        path.write_text(text if language == "c" else text.replace("NAME", name), encoding="utf-8")
+        return path, [compiled.format(name), f"python -m conformance run --cmd ./{name}"]
     text = TEMPLATE.replace("NAME", name).replace("MODULE", path.stem)
     path.write_text(text, encoding="utf-8")
     return path, [f"python -m conformance --impl {path.stem}:Adapter"]

@@ -85,6 +85,8 @@ class Profile:
 #: `quick` is for implementations that need seconds for a program, such as a slow compiler.
 PROFILES = {"quick": Profile(examples=4, size=8, whole=8, every=8),
             "ci": Profile(examples=12, size=10), "long": Profile(examples=1000, size=16)}
+#: The same by the names that most tools have.
+PROFILES |= {"smoke": PROFILES["quick"], "default": PROFILES["ci"], "deep": PROFILES["long"]}
 
 
 @dataclass

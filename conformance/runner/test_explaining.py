@@ -136,7 +136,7 @@ def test_run_shows_the_whole_traceback(isolated: bool, tmp_path: Path,
 def test_an_adapter_that_fails_the_first_program_is_told_which_that_is(
         capsys: pytest.CaptureFixture[str]) -> None:
     status, out = said(capsys, "--impl", f"{__name__}:NoneOfAdd")
-    assert status == 1 and "harness" not in out
+    assert status == 2 and "harness" not in out
     assert out.startswith("nothing was tested: the adapter fails the first program, an addition")
     assert "t1 is object ()" in out and '{"do": "add", "to": "t1"' in out
 
@@ -167,7 +167,7 @@ def test_names_that_are_like_nothing_mean_nothing() -> None:
 def test_a_selection_that_selects_nothing_is_an_error(
         words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, out = said(capsys, "--impl", "conformance.oracle:OracleAdapter", *words)
-    assert status == 1 and out.startswith("nothing was tested: ") and text in out
+    assert status == 2 and out.startswith("nothing was tested: ") and text in out
 
 
 def test_what_was_not_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,7 +200,7 @@ def test_a_file_of_expected_failures_that_is_none(
         Expectation.read(path)
     status, out = said(capsys, "--impl", "conformance.oracle:OracleAdapter", "--expected",
                        str(path))
-    assert status == 1 and f"{path}" in out and text in out
+    assert status == 2 and f"{path}" in out and text in out
 
 
 def test_only_a_test_that_does_not_exist_is_missed() -> None:

@@ -44,6 +44,7 @@ def _all_differ(subject: Subject, *chosen: Program) -> None:
             raise Failure("this program has the key of another one:\n"
                           f"{protocol.paste(keys[key])}", program)
         keys[key] = program
+    subject.met(sum(map(bool, keys)), "no program had a plan")
 
 
 def _add(left: str, right: str) -> Callable[[Draft], str]:
