@@ -112,7 +112,7 @@ class KnownValuesAreNotCaptured(ImplPatch):
     target = "impl.replay.capture:forget_realized"
 
     def replacement(self, original: Function) -> Function:
-        return lambda *which: None
+        return lambda *which: ()
 
 
 class PendingWorkIsCaptured(ImplPatch):
