@@ -18,7 +18,7 @@ class ForgetsWhatIsDue(Edit):
 class WritesTheFirstPiece(Edit):
     rule = "multi.value.equal"
     description = "each device keeps the first part of what all have"
-    file = DIVIDE
+    file = "impl/multi/pieces.py"
     old = "return UOp(Ops.GATHER, node.dtype, (pieces, coordinate(mesh, name)))"
     new = "return UOp(Ops.GATHER, node.dtype, (pieces, UOp.const(dtypes.int32, 0)))"
 
@@ -88,28 +88,28 @@ class CombinesThePast(Edit):
 class LastOperandWins(Edit):
     rule = "multi.operands.cheapest+5"
     description = "of the ways into which operands may be brought the last one wins"
-    file = DIVIDE
+    file = "impl/multi/operands.py"
     old, new = "if sent < least:", "if sent < math.inf:"
 
 
 class LooksAtOneOperand(Edit):
     rule = "multi.operands.cheapest+5"
     description = "cuts of several operands are not kept together"
-    file = DIVIDE
+    file = "impl/multi/operands.py"
     old, new = "        found[_together(wide)] = None\n", "        pass\n"
 
 
 class ForgetsThePriceOfSums(Edit):
     rule = "multi.operands.cheapest+5"
     description = "what a product leaves due costs nothing"
-    file = DIVIDE
+    file = "impl/multi/operands.py"
     old, new = "bytes_sent(mesh, kept, kept, due,", "bytes_sent(mesh, kept, kept, (),"
 
 
 class SendsAgainAndAgain(Edit):
     rule = "multi.operands.cheapest+5"
     description = "what was gathered already has its price again"
-    file = DIVIDE
+    file = "impl/multi/pieces.py"
     old = "    if given.brought_to and axes in given.brought_to and given"
     new = "    if given.brought_to and axes in () and given"
 
@@ -124,7 +124,7 @@ class PricesPiecesAsTheyWere(Edit):
 class PricesWhatLiesThereAlready(Edit):
     rule = "multi.operands.priced"
     description = "to go back to where a value came from has a price"
-    file = DIVIDE
+    file = "impl/multi/pieces.py"
     old = "    if given.brought_from is not None and axes == given.brought_from.axes:"
     new = "    if given.brought_from is not None and axes == ():"
 
@@ -140,7 +140,7 @@ class GathersBeforeAxesChangePlaces(Edit):
 class PiecesHoldEachOther(Edit):
     rule = "multi.memory.gone"
     description = "a value knows the piece that it was brought to, which knows that value"
-    file = DIVIDE
+    file = "impl/multi/pieces.py"
     old, new = "(_sent(given, axes), {}, 0)", "(_sent(given, axes), {(): given}, 0)"
 
 
@@ -154,7 +154,7 @@ class CombinesWhatWasGathered(Edit):
 class CombinesScattersAtOnce(Edit):
     rule = "multi.gradient.sharding"
     description = "what devices scattered is combined before anybody wants it"
-    file = DIVIDE
+    file = "impl/multi/rows.py"
     old, new = "    if alone:\n", "    if alone and not node.src:\n"
 
 
@@ -355,7 +355,7 @@ class RollsTheOtherWay(Edit):
 class GathersToCut(Edit):
     rule = "collectives.gather.undone+2"
     description = "what was gathered is cut again, and was sent for nothing"
-    file = DIVIDE
+    file = "impl/multi/pieces.py"
     old = "    if before is not None and axes == before.axes:"
     new = "    if before is not None and axes == \"\":"
 
@@ -371,9 +371,9 @@ class KeepsAllArenas(Edit):
 class NamesTheWayItLies(Edit):
     rule = "multi.transfer.instead+2"
     description = "the sharding that is told is the one that the value has"
-    file = DIVIDE
-    old = "    instead = _in_words(axes) if"
-    new = "    instead = _in_words(given.axes) if"
+    file = "impl/multi/pieces.py"
+    old = "    instead = in_words(axes) if"
+    new = "    instead = in_words(given.axes) if"
 
 
 class EachSumGoesAlone(Edit):

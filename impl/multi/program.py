@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from impl.effects import leaf_of
 from impl.ir import Ops, UOp, in_memory, toposort
-from impl.multi.divide import Divider, brought
+from impl.multi.divide import Divider
 from impl.multi.mesh import Mesh, Sharding
+from impl.multi.pieces import brought
 
 
 def is_spread(nodes: Iterable[UOp]) -> bool:
