@@ -10,6 +10,23 @@ from conformance.saboteurs.impl_patches import ImplPatch
 Function = Callable[..., Any]
 
 
+class TapsReadForThemselves(Edit):
+    rule = "choosing.product.windows"
+    description = "what the taps of a gradient share is read, and computed, for each of them"
+    first = "test_the_gradient_of_weights_reads_a_copy_of_what_its_taps_share"
+    file = "impl/choosing/products.py"
+    old = "if math.prod(planner.extent(pair.output) for pair in pairs) < _LEAST_TILES"
+    new = "if pairs"
+
+
+class LongSumsAreCopiedWhole(Edit):
+    rule = "choosing.product.windows"
+    description = "a sum over several loops is never cut into chunks"
+    first = "test_the_gradient_of_weights_reads_a_copy_of_what_its_taps_share"
+    file = "impl/choosing/products.py"
+    old, new = "or not sizes or dtype in HALF:", "or not sizes or dtype in HALF or inner[1:]:"
+
+
 class TakesValuesOutOfSharedLoops(ImplPatch):
     rule = "kernel.block.loops"
     description = "what a shared loop stores anew is read once, before the loop"

@@ -23,9 +23,9 @@ from impl.steps.step import Step, StepError, with_stores
 class Chunk(Step):
     """Cut a sum into chunks of `amount`: a BLOCK loop adds one after the other to a LOCAL.
 
-    Then what one chunk reads of an operand can be copied and stays in a cache. Legal for the only
-    loop of a sum that one stage alone uses, with a fixed extent; not for half types, whose sums are
-    rounded once, at the end. A rest is added last. A float sum is combined in another order.
+    Then what one chunk reads of an operand can be copied and stays in a cache. Legal for a loop of
+    a sum that one stage alone uses, with a fixed extent; not for half types, whose sums are rounded
+    once, at the end. A rest is added last. A float sum is combined in another order.
     """
 
     declared: ClassVar[Declaration] = Declaration(
@@ -33,7 +33,7 @@ class Chunk(Step):
         why="what a part reads stays in a cache",
         loops=(RangeKind.REDUCE,),
         amount=Amount(below=True),
-        only="the only loop of one sum of one stage, of no half type")
+        only="a loop of one sum of one stage, of no half type")
 
     amount: int
 
@@ -57,10 +57,13 @@ class Chunk(Step):
 
         def more(extent: int, first: symbolic.Index) -> UOp:
             """The sum so far, and the elements of a chunk."""
-            inner = new_range(extent, RangeKind.REDUCE)
-            value = symbolic.rebuild(node.src[0], {loop: symbolic.add(first, inner)})
+            loops = [new_range(extent if r is loop else self.size_of(r), RangeKind.REDUCE)
+                     for r in node.src[1:]]
+            places: dict[UOp, UOp] = dict(zip(node.src[1:], loops, strict=True))
+            places[loop] = symbolic.add(first, places[loop])
+            value = symbolic.rebuild(node.src[0], places)
             return UOp(Ops.ADD, node.dtype, (
-                so_far, UOp(Ops.REDUCE, node.dtype, (value, inner), Ops.ADD)))
+                so_far, UOp(Ops.REDUCE, node.dtype, (value, *loops), Ops.ADD)))
 
         chunk = more(self.amount, symbolic.mul(step, self.amount))
         zero = UOp.const(node.dtype, 0)
@@ -78,8 +81,9 @@ class Chunk(Step):
         """The sum over the loop, and the place of the stage that uses it."""
         found = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
         places = [i for i, s in enumerate(known.ast.src) if loop in s.toposort()]
-        if len(found) != 1 or len(found[0].src) != 2 or len(places) != 1 \
-                or found[0].arg is not Ops.ADD or found[0].dtype in HALF:
+        if len(found) != 1 or len(places) != 1 or found[0].arg is not Ops.ADD \
+                or any(r.arg[1] is not RangeKind.REDUCE for r in found[0].src[1:]) \
+                or found[0].dtype in HALF:
             raise StepError(self.name, "it is not the loop of one sum of one stage",
                             "name one that is")
         return found[0], places[0]

@@ -51,8 +51,12 @@ class Pair:
 def find_pairs(known: Analysis, value: UOp, outputs: list[UOp], sums: list[UOp]) -> list[Pair]:
     """The pairs of an operand, the one whose neighbours lie side by side last."""
     grows = growth(value.toposort(), [*outputs, *sums])
-    load = next((n for n in value.toposort() if n.op is Ops.LOAD), None)
-    found = (grows.get(load.src[0].src[1]) if load is not None else None) or {}
+    places = [n.src[0].src[1] for n in value.toposort() if n.op is Ops.LOAD]
+    found = max([grows.get(place) or {} for place in places], key=len, default={})
+    if not found:  # memory is read in phases, say: a part of the place is the sum of two loops
+        for node in value.toposort():
+            if node.dtype is dtypes.index and len(grown := grows.get(node) or {}) == 2:
+                found = {**grown, **found}
     pairs: list[Pair] = []
     for inner in sums:
         for output in outputs:

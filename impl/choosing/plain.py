@@ -34,7 +34,7 @@ def _merging(planner: Planner) -> Step | None:
     known = planner.known
     reduces = any(node.op is Ops.REDUCE for node in known.order)
     lists: list[Sequence[UOp]] = [node.src[1:] for node in known.order if node.op is Ops.REDUCE
-                                  and len(planner.loads(node)) == 1]
+                                  and _reads_alike(planner, node)]
     if not reduces:
         lists += [known.info.prefix, *(store.src[2:] for store in known.ast.src)]
     for loops in lists:
@@ -45,6 +45,13 @@ def _merging(planner: Planner) -> Step | None:
                     return step
                 planner.refused.add(step.name)
     return None
+
+
+def _reads_alike(planner: Planner, node: UOp) -> bool:
+    """Whether all that a reduction reads lies alike along its loops, as in no sum over windows."""
+    grows = [planner.growth[load.src[0].src[1]] or {} for load in planner.loads(node)]
+    steps = [[grow.get(loop, 0) for loop in node.src[1:]] for grow in grows]
+    return bool(steps) and all(step == steps[0] for step in steps)
 
 
 def _merges(step: Merge, known: Analysis) -> bool:

@@ -174,6 +174,17 @@ class Planner:
         return self._take(Upcast(self.known.position[loop], amount), reason)
 
 
+def cut_vector(planner: Planner, number: int, width: int) -> None:
+    """Cut a vector off a loop, or all of it."""
+    extent = planner.extent(planner.numbered[number])
+    while width > 2 and width >= 2 * extent:
+        width //= 2
+    if extent % width:
+        number = planner.take(PadTo(planner.position(number), width),
+                              "the last vector is stored in part")[0].arg[0]
+    planner.take(Upcast(planner.position(number), width), "vector along the columns")
+
+
 def power(value: int) -> int:
     """The greatest power of two that is at most `value`."""
     return 1 << (value.bit_length() - 1)

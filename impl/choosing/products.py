@@ -15,7 +15,8 @@ from impl.blocking.chunk import Chunk
 from impl.blocking.dots import Dot, is_bytes
 from impl.blocking.hidden import Hide
 from impl.blocking.pack import Aside, Pack
-from impl.choosing.planner import Planner
+from impl.blocking.windows import Pair, Window, find_pairs, reads_arguments
+from impl.choosing.planner import Planner, cut_vector
 from impl.dtypes import HALF, DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import (
@@ -163,14 +164,17 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     order_loops(planner, roles)
     if straight and _is_flat(planner, node, roles):
         return _plan_flat(planner, roles, tile)
+    shared = [] if steady else _shared_windows(planner, planner.again(node), roles)
     panels = _columns(planner, roles.column.arg[0], tile)
     inner = [r.arg[0] for r in roles.inner]
     if rows > (_LEAST_TILES - 1) * tile.rows or not straight:
-        inner = _chunks(planner, inner, tile, node.dtype)
+        inner = _chunks(planner, inner, tile, node.dtype, _window_bytes(planner, roles, shared))
         planner.take(Pack(planner.position(inner[0]), 1 - roles.first),
                      "a panel of the operand in the order in which it is read")
+    if shared:
+        _copy_windows(planner, inner[-1], roles.first)
     _rows(planner, roles.rows[-1].arg[0], tile)
-    if panels is not None and not steady:
+    if panels is not None and not steady and not shared:
         _copy_rows(planner, panels, inner, roles.first)
     _fuse_sums(planner, inner)
     _fetch(planner, inner[-1])
@@ -529,14 +533,51 @@ def order_loops(planner: Planner, roles: Roles) -> None:
         planner.take(Own(len(planner.known.info.prefix) - 1), "rows share a panel")
 
 
-def _chunks(planner: Planner, inner: list[int], tile: RegisterTile, dtype: DType) -> list[int]:
-    """Cut a long sum, so that a panel of one chunk stays in the second cache; its loops."""
-    row = tile.width * tile.vectors * dtype.itemsize
+def _shared_windows(planner: Planner, node: UOp, roles: Roles) -> list[Pair]:
+    """How the operand of the rows is read in windows, of which its rows share the elements: as that
+    of a convolution is read for the gradient of its weights.
+    """
+    # r[impl choosing.product.windows]
+    operand = node.src[0].src[roles.first]
+    rows = [planner.numbered[row.arg[0]] for row in roles.rows]
+    pairs = find_pairs(planner.known, operand, rows, list(node.src[1:]))
+    if math.prod(planner.extent(pair.output) for pair in pairs) < _LEAST_TILES \
+            or not reads_arguments(planner.known, operand):
+        return []
+    return pairs
+
+
+def _window_bytes(planner: Planner, roles: Roles, pairs: list[Pair]) -> int:
+    """The bytes that a copy of windows has for each iteration of the first loop of the sum."""
+    inside = {loop.arg[0] for pair in pairs for loop in (pair.output, pair.inner)}
+    if not pairs or roles.inner[0].arg[0] in inside:
+        return 0
+    others = [planner.extent(r) for r in (*roles.rows, *roles.inner[1:])
+              if r.arg[0] not in inside]
+    return 4 * math.prod(others) * math.prod(pair.reach for pair in pairs)
+
+
+def _copy_windows(planner: Planner, number: int, factor: int) -> None:
+    """Copy what the rows share, with vectors along the copy."""
+    step = Window(planner.position(number), factor)
+    with contextlib.suppress(StepError):
+        made = planner.take(step)
+        copy = next(s for s in planner.known.ast.src if made[0] in s.src)
+        cut_vector(planner, copy.src[-1].arg[0], planner.limits.elements(4))
+
+
+def _chunks(planner: Planner, inner: list[int], tile: RegisterTile, dtype: DType,
+            beside: int) -> list[int]:
+    """Cut a long sum, so that a panel of one chunk stays in the second cache, with `beside` bytes
+    for each iteration; its loops.
+    """
+    # r[impl choosing.product.windows]
+    each = math.prod(planner.extent(planner.numbered[number]) for number in inner[1:])
+    row = tile.width * tile.vectors * dtype.itemsize * each + beside
     extent = planner.extent(planner.numbered[inner[0]])
     most = planner.limits.second_cache // 2 // row
-    sizes = [n for n in range(_LEAST_CHUNK, most + 1) if extent % n == 0]
-    if len(inner) > 1 or extent * row <= planner.limits.second_cache or not sizes \
-            or dtype in HALF:
+    sizes = [n for n in range(max(-(-_LEAST_CHUNK // each), 2), most + 1) if extent % n == 0]
+    if extent * row <= planner.limits.second_cache or not sizes or dtype in HALF:
         return inner
     made = planner.take(Chunk(planner.position(inner[0]), sizes[-1]),
                         "a panel of the whole sum would not stay in the second cache")

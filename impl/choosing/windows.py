@@ -4,10 +4,9 @@ from __future__ import annotations
 import math
 
 from impl.blocking.windows import Pair, Window, find_pairs, reads_arguments
-from impl.choosing.planner import Planner
+from impl.choosing.planner import Planner, cut_vector
 from impl.ir import Ops, RangeKind, UOp
 from impl.steps.loops import Cut, Own, Swap
-from impl.steps.padding import PadTo
 from impl.steps.split import Split
 from impl.steps.upcast import Upcast
 
@@ -55,8 +54,8 @@ def _windows(planner: Planner, node: UOp, factor: int, pairs: list[Pair]) -> Non
     width = planner.limits.elements(node.dtype.itemsize)
     copy = next(s for s in planner.known.ast.src if made[0] in s.src)
     if pairs[-1].stride == 1:
-        _vector(planner, copy.src[-1].arg[0], width)
-    _vector(planner, outputs[-1], width)
+        cut_vector(planner, copy.src[-1].arg[0], width)
+    cut_vector(planner, outputs[-1], width)
     if len(pairs) > 1:
         _tile(planner, outputs[-2], pairs[-2])
 
@@ -83,14 +82,3 @@ def _tile(planner: Planner, number: int, pair: Pair) -> None:
     if pair.stride == 1 and rows * window <= _MOST_PRODUCTS:
         planner.take(Split(planner.position(pair.inner.arg[0]), window, 0),
                      "rows read what others have read")
-
-
-def _vector(planner: Planner, number: int, width: int) -> None:
-    """Cut a vector off a loop, or all of it."""
-    extent = planner.extent(planner.numbered[number])
-    while width > 2 and width >= 2 * extent:
-        width //= 2
-    if extent % width:
-        number = planner.take(PadTo(planner.position(number), width),
-                              "the last vector is stored in part")[0].arg[0]
-    planner.take(Upcast(planner.position(number), width), "vector along the columns")

@@ -249,6 +249,40 @@ def test_windows_read_a_copy_of_what_they_share(device: str, given: tuple[int, .
     assert wanted.any() and (out == wanted).all(), ast.arg.steps
 
 
+@verifies("choosing.product.windows")
+@verifies("steps.value.equal")
+@on_each_processor
+@pytest.mark.parametrize(("given", "cache"), [
+    ({"padding": 1}, 1 << 18), ({"stride": 2}, 1 << 16), ({"padding": 2, "dilation": 2}, 1 << 18)])
+def test_the_gradient_of_weights_reads_a_copy_of_what_its_taps_share(
+        device: str, given: dict[str, int], cache: int) -> None:
+    """And as much at a time as the second cache holds, of activations that are computed once."""
+    generator = np.random.default_rng(0)
+    limits = replace(WIDE, second_cache=cache)
+    with Context(DEVICE=device):
+        x, shift, w = (Tensor(generator.integers(-4, 5, shape).astype(np.float32)).realize()
+                       for shape in ((8, 6, 17, 17), (1, 6, 1, 1), (20, 6, 3, 3)))
+        result = (x + shift).relu().conv2d(w, **given)
+        weights = Tensor(generator.integers(-4, 5, result.shape).astype(np.float32)).realize()
+        slope, = (result * weights).sum().gradient(w)
+        plain = starting_kernel(slope.schedule()[0].ast)
+    ast = optimize(plain, limits)
+    names = " ".join(ast.arg.steps)
+    assert "WINDOW" in names and "CHUNK" in names and "PACK" in names, names
+    sizes = {node.src[0].arg: symbolic.bounds(node.src[1])[1] + 1 for node in plain.toposort()
+             if node.op is Ops.INDEX and node.src[0].op is Ops.PARAM}
+    memory = [generator.integers(-3, 4, sizes[place]).astype(np.float32)
+              for place in range(len(sizes))]
+    target = plain.src[0].src[0].src[0].arg
+    found = []
+    for kernel, where in ((plain, "REFERENCE"), (ast, device)):
+        again = [array.copy() for array in memory]
+        with Context(NOOPT=1):
+            kb.run(kernel, *again, device=where)
+        found.append(again[target])
+    assert found[0].any() and (found[0] == found[1]).all(), names
+
+
 @verifies("choosing.window.shared")
 @verifies("steps.legal.refused")
 def test_what_is_no_window_is_not_copied_as_one() -> None:

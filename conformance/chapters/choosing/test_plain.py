@@ -46,6 +46,16 @@ def test_loops_are_merged_where_every_access_allows_it() -> None:
 
 
 @verifies("choosing.plain.lanes")
+def test_loops_of_a_sum_are_merged_if_all_that_it_reads_lies_alike() -> None:
+    """Not those of a window, which moves over what it reads."""
+    k, q = new_range(30, RangeKind.REDUCE), new_range(40, RangeKind.REDUCE)
+    x, y = (load(param(place), flat((k, 40), (q, 1))) for place in (1, 2))
+    for other, wanted in ((y, True), (load(param(2), flat((k, 41), (q, 1))), False)):
+        ast = kb.kernel(store(param(0), 0, reduce(Ops.ADD, kb.apply(Ops.MUL, x, other), k, q)))
+        assert ("MERGE(0,1)" in names(ast)) is wanted
+
+
+@verifies("choosing.plain.lanes")
 def test_what_is_passed_on_element_by_element_is_a_vector() -> None:
     """One stage computes what two others store, an element in each iteration."""
     r, c = new_range(16, RangeKind.GLOBAL), new_range(64, RangeKind.GLOBAL)
