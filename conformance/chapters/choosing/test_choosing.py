@@ -255,7 +255,7 @@ def test_windows_read_a_copy_of_what_they_share(device: str, given: tuple[int, .
 @pytest.mark.parametrize(("given", "cache"), [
     ({"padding": 1}, 1 << 18), ({"stride": 2}, 1 << 16), ({"padding": 2, "dilation": 2}, 1 << 18)])
 def test_the_gradient_of_weights_reads_a_copy_of_what_its_taps_share(
-        device: str, given: dict[str, int], cache: int) -> None:
+        device: str, given: dict[str, Any], cache: int) -> None:
     """And as much at a time as the second cache holds, of activations that are computed once."""
     generator = np.random.default_rng(0)
     limits = replace(WIDE, second_cache=cache)

@@ -64,10 +64,10 @@ def test_what_is_passed_on_element_by_element_is_a_vector() -> None:
                     store(param(0), at, kb.apply(Ops.ADD, passed, passed)),
                     store(param(1), at, kb.apply(Ops.NEG, passed)), prefix=(r, c))
     assert "UPCAST(0,16)" in names(ast)
-    arrays = [np.zeros(1024, np.float32), np.zeros(1024, np.float32),
-              np.arange(1024, dtype=np.float32) / 512]
-    kb.run(ast, *arrays)
-    assert np.allclose(arrays[0], 2 * np.exp(arrays[2])) and (arrays[0] == -2 * arrays[1]).all()
+    twice, negative = np.zeros(1024, np.float32), np.zeros(1024, np.float32)
+    given = np.arange(1024, dtype=np.float32) / 512
+    kb.run(ast, twice, negative, given)
+    assert np.allclose(twice, 2 * np.exp(given)) and np.array_equal(twice, -2 * negative)
 
 
 @verifies("steps.value.equal")
