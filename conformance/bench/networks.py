@@ -26,9 +26,11 @@ from impl import Context, Tensor, realize
 from impl import torch as as_torch
 from impl.choosing import hand_steps
 from impl.choosing.heuristic import hand_plan
+from impl.dtypes import dtypes
 from impl.ir import DEAR, ELEMENTWISE, Ops, UOp
 from impl.kernel import Analysis, DeviceLimits, estimate
 from impl.kernel.analysis import LANES, loop_size
+from impl.realize import ensure_memory
 from impl.steps import starting_kernel
 
 #: A kernel is named if it takes more than so many times what the machine needs at least.
@@ -39,6 +41,8 @@ _LAUNCH = 5e-6
 _LEAST_PART = 0.01
 #: A kernel with fewer operations has no substantial work.
 SUBSTANTIAL = 1 << 16
+#: How often a kernel is run, at most.
+_MOST_RUNS = 50
 #: Steps of a kernel that are shown.
 _SHOWN = 12
 #: The processor that plans are made for where nothing is timed.
@@ -190,9 +194,14 @@ def timed(name: str, limits: Limits, backward: bool, seconds: float) -> list[Tim
 
 
 def _timed(name: str, item: Any, limits: Limits, seconds: float) -> Timed:
+    # What a kernel overwrites may be what it reads: values that shrink become slow to compute with.
+    before = [(memory, memory.device.copy_out(memory, dtypes.uint8, memory.nbytes))
+              for memory in map(ensure_memory, item.writes)]
     times = [item.run()]
     again = 0.0
-    while again < seconds and len(times) < 50:
+    while again < seconds and len(times) < _MOST_RUNS:
+        for memory, content in before:
+            memory.device.copy_in(memory, content)
         times.append(item.run())
         again += times[-1]
     if item.program is None:

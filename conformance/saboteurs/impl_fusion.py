@@ -193,6 +193,14 @@ class ConvolutionsStayAmongOthers(Edit):
     old, new = "if any(not has_tile(each, prefix) and", "if any(not prefix and"
 
 
+class PlacesAreRows(Edit):
+    rule = "fusion.stages.product"
+    description = "places that lie side by side, and share weights, are rows of a kernel's product"
+    first = "test_a_convolution_is_not_joined_where_it_has_no_tile"
+    file = "impl/fusion/products.py"
+    old, new = "return bool(first and second) and not turned", "return bool(first and second)"
+
+
 class WindowsStayAmongOthers(Edit):
     rule = "fusion.stages.product"
     description = "a sum over windows is no product, and joins any stages"

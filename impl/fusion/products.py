@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from impl.fusion.limits import FusionLimits
 from impl.ir import UOp
 from impl.ranges import Stage
+from impl.ranges.stages import Pattern
 from impl.symbolic import extent
 
 #: A sum of fewer products is soon done, and one kernel is started sooner than two.
@@ -26,7 +27,7 @@ def is_product(stage: Stage, limits: FusionLimits) -> bool:
     if not form.reduced or form.iterations <= max(limits.small_kernel, _LEAST_SUM * results):
         return False
     wide = {loop for loop in form.loops if extent(loop) > 1}
-    used = _used(stage)
+    used = [{*pattern.ranges} for pattern in _read(stage)]
     return any(wide & one - two and wide & two - one for one in used for two in used)
 
 
@@ -38,7 +39,7 @@ def is_window(stage: Stage, limits: FusionLimits) -> bool:
     if form.iterations < max(limits.small_kernel, _LEAST_WINDOW * results):
         return False
     reduced, loops = {*form.reduced}, {*form.loops}
-    used = _used(stage)
+    used = [{*pattern.ranges} for pattern in _read(stage)]
     return len(used) > 1 and any(
         loops & ranges and reduced & ranges for _, pattern in form.reads
         for index in pattern.index if (ranges := {*index.toposort()}))
@@ -48,21 +49,28 @@ def has_tile(stage: Stage, prefix: Sequence[UOp]) -> bool:
     """Whether a product has rows and columns for a tile where these loops are those of its kernel.
 
     Its rows are the last of them, and its columns the last of its own; without loops of its own it
-    has both.
+    has both. But where weights that all rows share are multiplied with what lies side by side along
+    the rows, as the results do, those were better the columns.
     """
     # r[impl fusion.stages.product]
-    own = [loop for loop in stage.loops if loop not in prefix and extent(loop) > 1]
+    wide = [loop for loop in stage.loops if extent(loop) > 1]
+    own = [loop for loop in wide if loop not in prefix]
     if not own:
         return True
     if not prefix or sum(extent(loop) > 1 for loop in stage.form.reduced) > 1:
         return False
     row, column = prefix[-1], own[-1]
-    used = _used(stage)
-    return any(row in one and column not in one for one in used) \
-        and any(column in one and row not in one for one in used)
+    first = [pattern for pattern in _read(stage)
+             if row in pattern.ranges and column not in pattern.ranges]
+    second = [pattern for pattern in _read(stage)
+              if column in pattern.ranges and row not in pattern.ranges]
+    both = {loop for each in first for loop in each.ranges if loop not in stage.form.reduced}
+    turned = wide[-1] is row and any(row in each.index[-1].toposort() for each in first) \
+        and not any(both & {*each.ranges} for each in second)
+    return bool(first and second) and not turned
 
 
-def _used(stage: Stage) -> list[set[UOp]]:
-    """The loops of what is read anew in a sum, for each read."""
+def _read(stage: Stage) -> list[Pattern]:
+    """How a stage walks over what it reads anew in a sum."""
     reduced = {*stage.form.reduced}
-    return [used for _, pattern in stage.form.reads if (used := {*pattern.ranges}) & reduced]
+    return [pattern for _, pattern in stage.form.reads if reduced & {*pattern.ranges}]

@@ -683,6 +683,9 @@ def test_a_convolution_is_not_joined_where_it_has_no_tile() -> None:
         plan = plan_of(made.softmax(1))  # per pixel: the channels are loops of their own
         assert [len(kernel.ast.src) > 1 for kernel in plan.kernels] == [False, True]
         assert [why for *_, why in plan.boundaries if why.startswith("product: ")]
+    signal = numbers(2, 32, 60)  # the places lie side by side, and share the weights
+    plan = plan_of((signal - signal.mean(1, keepdim=True)).conv1d(numbers(48, 32, 1)))
+    assert len(plan.kernels[-1].ast.src) == 1 < len(plan.kernels)
     layer = numbers(64, 64) @ numbers(64, 64)
     assert len(plan_of((layer - layer.mean(1, keepdim=True)) @ numbers(64, 64)).kernels) == 1
     small = numbers(2, 3, 5, 5).conv2d(numbers(3, 3, 3, 3))
