@@ -19,6 +19,22 @@ class TapsReadForThemselves(Edit):
     new = "if pairs"
 
 
+class PhasesStayOneLoop(Edit):
+    rule = "choosing.product.phases"
+    description = "a loop that memory sees as two stays one"
+    first = "test_loops_that_memory_sees_in_phases_are_two"
+    file = "impl/choosing/heuristic.py"
+    old, new = "cut_phases(self)", "pass"
+
+
+class FewRowsReadOneByOne(Edit):
+    rule = "choosing.product.phases"
+    description = "a product with few rows copies nothing, however its operand lies"
+    first = "test_a_product_with_few_rows_copies_what_it_would_read_one_by_one"
+    file = "impl/choosing/products.py"
+    old, new = "            rows < _FEWEST_ROWS or", "            rows < _LEAST_ROWS or"
+
+
 class LongSumsAreCopiedWhole(Edit):
     rule = "choosing.product.windows"
     description = "a sum over several loops is never cut into chunks"

@@ -48,6 +48,8 @@ _LONG_SUM = 256
 _LEAST_TILES = 4
 #: With fewer rows than this an operand that cannot be read as it lies is not worth copying.
 _LEAST_ROWS = 8
+#: The same where the operand would be read element by element.
+_FEWEST_ROWS = 3
 #: A sum is not cut into shorter chunks.
 _LEAST_CHUNK = 128
 #: A loop of the prefix becomes a BLOCK loop only if those around it offer as many iterations.
@@ -154,7 +156,8 @@ def plan_product(planner: Planner, node: UOp) -> bool:
                        planner.extent(roles.column))
     second = node.src[0].src[1 - roles.first]
     straight = _contiguous(planner, second, roles.column)
-    if rows < _LEAST_ROWS and not straight:
+    if rows < _LEAST_ROWS and not straight and (
+            rows < _FEWEST_ROWS or planner.use(planner.loads(node), roles.column).vector):
         return False
     if planner.limits.dots and rows >= _LEAST_ROWS and is_bytes(node):
         return plan_product(planner, _dots(planner, roles))
@@ -179,6 +182,36 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     _fuse_sums(planner, inner)
     _fetch(planner, inner[-1])
     return True
+
+
+def cut_phases(planner: Planner) -> None:
+    """Cut the loops of a sum and of its results that memory sees in phases, as pixels that were
+    shuffled, or channels of a group: behind that each of the two loops has a step of its own.
+    """
+    # r[impl choosing.product.phases]
+    refused: set[UOp] = set()
+    while (found := _phase(planner, refused)) is not None:
+        loop, size = found
+        kind = Chunk if loop.arg[1] is RangeKind.REDUCE else Cut
+        if not planner.take_if_legal(kind(planner.known.position[loop], size),
+                                     "memory sees two loops in one"):
+            refused.add(loop)
+
+
+def _phase(planner: Planner, refused: set[UOp]) -> tuple[UOp, int] | None:
+    """A loop of a reduction, or around it, that is divided in an index; and by which number."""
+    known = planner.known
+    if not any(n.op is Ops.REDUCE for n in known.order):
+        return None
+    for node in known.order:
+        if node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and node.src[1].op is Ops.CONST:
+            loop, size = node.src[0], int(node.src[1].arg)
+            mine = loop in known.info.prefix if node.op is Ops.FLOORMOD else \
+                loop.op is Ops.RANGE and loop.arg[1] is RangeKind.REDUCE
+            if mine and loop not in refused and 1 < size < planner.extent(loop) \
+                    and planner.extent(loop) % size == 0:
+                return loop, size
+    return None
 
 
 def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: RegisterTile,
@@ -615,5 +648,5 @@ def _rows(planner: Planner, number: int, tile: RegisterTile) -> None:
         planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
 
 
-__all__ = ["Roles", "RegisterTile", "choose_tile", "copy_gathered", "find_roles", "order_loops",
-           "plan_product"]
+__all__ = ["Roles", "RegisterTile", "choose_tile", "copy_gathered", "cut_phases", "find_roles",
+           "order_loops", "plan_product"]

@@ -283,6 +283,52 @@ def test_the_gradient_of_weights_reads_a_copy_of_what_its_taps_share(
     assert found[0].any() and (found[0] == found[1]).all(), names
 
 
+def integers(*shape: int) -> Tensor:
+    return Tensor(np.random.default_rng(0).integers(-4, 5, shape).astype(np.float32)).realize()
+
+
+@verifies("choosing.product.phases")
+@verifies("steps.value.equal")
+def test_loops_that_memory_sees_in_phases_are_two() -> None:
+    """Of shuffled pixels, and of a sum over the channels of a group."""
+    x, w, bias = integers(1, 16, 9, 8), integers(12, 16, 3, 3), integers(8)
+    shuffled = x.conv2d(w, padding=1).reshape(1, 3, 2, 2, 9, 8).permute(0, 1, 4, 2, 5, 3) \
+        .reshape(1, 3, 18, 16) + integers(1, 3, 18, 16)
+    group = (integers(3, 8, 16) + bias.reshape(1, 8, 1)).reshape(3, 2, 64).sum(2)
+    for made, words in ((shuffled, "CUT(2,2) UPCAST PACK"), (group, "CHUNK(2,16) GROUP")):
+        ast = starting_kernel(made.schedule()[-1].ast)
+        names = " ".join(step.name for step, _ in hand_steps(ast, WIDE))
+        assert all(word in names for word in words.split()), names
+        _same(ast, optimize(ast, WIDE))
+
+
+@verifies("choosing.product.phases")
+def test_a_product_with_few_rows_copies_what_it_would_read_one_by_one() -> None:
+    """Four rows share what is copied; if it is read as it lies, a copy would not pay."""
+    x, w = integers(2, 16, 33, 33), integers(4, 16, 3, 3)
+    for stride, copied in ((1, False), (2, True)):
+        ast = starting_kernel(x.conv2d(w, stride=stride).schedule()[-1].ast)
+        names = " ".join(step.name for step, _ in hand_steps(ast, WIDE))
+        assert ("PACK" in names) is copied, names
+        _same(ast, optimize(ast, WIDE))
+
+
+def _same(plain: UOp, changed: UOp) -> None:
+    """Two kernels store the same whole numbers."""
+    generator = np.random.default_rng(0)
+    sizes = {node.src[0].arg: symbolic.bounds(node.src[1])[1] + 1 for node in plain.toposort()
+             if node.op is Ops.INDEX and node.src[0].op is Ops.PARAM}
+    memory = [generator.integers(-3, 4, sizes[place]).astype(np.float32)
+              for place in range(len(sizes))]
+    target, found = plain.src[-1].src[0].src[0].arg, []
+    for kernel in (plain, changed):
+        again = [array.copy() for array in memory]
+        with Context(NOOPT=1):
+            kb.run(kernel, *again, device="REFERENCE")
+        found.append(again[target])
+    assert found[0].any() and (found[0] == found[1]).all(), changed.arg.steps
+
+
 @verifies("choosing.window.shared")
 @verifies("steps.legal.refused")
 def test_what_is_no_window_is_not_copied_as_one() -> None:
