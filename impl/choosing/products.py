@@ -207,11 +207,17 @@ def _phase(planner: Planner, refused: set[UOp]) -> tuple[UOp, int] | None:
         if node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and node.src[1].op is Ops.CONST:
             loop, size = node.src[0], int(node.src[1].arg)
             mine = loop in known.info.prefix if node.op is Ops.FLOORMOD else \
-                loop.op is Ops.RANGE and loop.arg[1] is RangeKind.REDUCE
+                size >= _LEAST_COLUMN and _is_plain_sum(known, loop)
             if mine and loop not in refused and 1 < size < planner.extent(loop) \
                     and planner.extent(loop) % size == 0:
                 return loop, size
     return None
+
+
+def _is_plain_sum(known: Analysis, loop: UOp) -> bool:
+    """Whether a loop is that of a sum which is none of products: those are cut for their tiles."""
+    found = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
+    return bool(found) and not any(n.src[0].op in PRODUCTS for n in found)
 
 
 def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: RegisterTile,
