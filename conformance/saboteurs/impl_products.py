@@ -24,7 +24,7 @@ class PhasesStayOneLoop(Edit):
     description = "a loop that memory sees as two stays one"
     first = "test_loops_that_memory_sees_in_phases_are_two"
     file = "impl/choosing/heuristic.py"
-    old, new = "cut_phases(self)", "pass"
+    old, new = "cut_divided(self)", "pass"
 
 
 class FewRowsReadOneByOne(Edit):

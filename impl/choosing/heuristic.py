@@ -12,7 +12,7 @@ from impl.choosing.ahead import look_ahead
 from impl.choosing.chain import chain
 from impl.choosing.plain import merge_loops, vectorize
 from impl.choosing.planner import Planner, Reasoned, power
-from impl.choosing.products import copy_gathered, cut_phases, plan_product
+from impl.choosing.products import copy_gathered, cut_divided, plan_product
 from impl.choosing.roll import roll_lanes
 from impl.choosing.rows import plan_rows
 from impl.choosing.short import plan_short
@@ -57,7 +57,7 @@ class HandPlanner(Planner):
 
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
-        cut_phases(self)
+        cut_divided(self)
         merge_loops(self)
         self._share(lambda: part_of_reduction(self.known, self.limits))
         plan_short(self)

@@ -184,7 +184,7 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     return True
 
 
-def cut_phases(planner: Planner) -> None:
+def cut_divided(planner: Planner) -> None:
     """Cut the loops of a sum and of its results that memory sees in phases, as pixels that were
     shuffled, or channels of a group: behind that each of the two loops has a step of its own.
     """
@@ -654,5 +654,5 @@ def _rows(planner: Planner, number: int, tile: RegisterTile) -> None:
         planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
 
 
-__all__ = ["Roles", "RegisterTile", "choose_tile", "copy_gathered", "cut_phases", "find_roles",
+__all__ = ["Roles", "RegisterTile", "choose_tile", "copy_gathered", "cut_divided", "find_roles",
            "order_loops", "plan_product"]
