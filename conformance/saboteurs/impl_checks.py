@@ -19,7 +19,7 @@ class LoopsAreNotLookedAt(_Blind):
     rule = "schedule.verify.passes"
     description = "a value may depend on loops that are nowhere"
     first = "test_a_mistake_of_a_pass_is_found_behind_it"
-    old = "for loop in free[form.value] - set(form.loops):"
+    old = "for loop in sorted(free[form.value] - own, key=lambda loop: loop.arg[0]):"
     new = "for loop in free[form.value] - free[form.value]:"
 
 

@@ -72,9 +72,9 @@ class SearchIsWorse(ImplPatch):
     target = "impl.memory.search:improve"
 
     def replacement(self, original: Function) -> Function:
-        def one_after_the_other(spans: Any, *_: Any) -> dict[int, int]:
+        def one_after_the_other(spans: Any, *_: Any) -> tuple[dict[int, int], int]:
             tops = [sum(s.nbytes for s in spans[:number]) for number in range(len(spans))]
-            return {span.storage: top for span, top in zip(spans, tops, strict=True)}
+            return {span.storage: top for span, top in zip(spans, tops, strict=True)}, 0
         return one_after_the_other
 
 
@@ -166,7 +166,7 @@ class LivesBeginLate(ImplPatch):
 class NothingIsAligned(ImplPatch):
     rule = "memory.alignment.arena"
     description = "sizes are not rounded up, so that what follows is not aligned"
-    target = "impl.memory:aligned"
+    target = "impl.memory.spans:aligned"
 
     def replacement(self, original: Function) -> Function:
         return lambda nbytes: nbytes

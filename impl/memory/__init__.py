@@ -5,6 +5,7 @@ temporaries may share bytes if they are never alive at the same position. One ar
 them all; the planner looks for offsets that keep the arena close to the lower bound, which is the
 most bytes alive at any one position.
 
+    spans        from when to when each temporary is alive
     parts        parts of time that share no temporary, each planned alone
     greedy       a few quick plans; mostly one of them reaches the bound
     search       where none does, a search under a budget of cells
@@ -19,43 +20,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from impl.dependencies import Lives, most_alive
+from impl.dependencies import most_alive
 from impl.memory import greedy, search
+from impl.memory.spans import ALIGNMENT, Lifetime, aligned, lifetimes
 
-#: Every offset is a multiple of this many bytes: a cache line, and the widest vector.
-ALIGNMENT = 64
+__all__ = ["ALIGNMENT", "Lifetime", "MemoryPlan", "aligned", "assign", "height", "lifetimes",
+           "lower_bound", "parts", "plan"]
 
 #: How many cells the search may look at (see `search`): two or three seconds at the very most.
 SEARCH_BUDGET = 100_000_000
 #: The same for a schedule, which somebody waits for: a quarter of a second at most, or so.
 PLAN_BUDGET = SEARCH_BUDGET // 10
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """A temporary: how many bytes it needs, and its first and last position in the order."""
-
-    storage: int
-    nbytes: int
-    first: int
-    last: int
-
-    def meets(self, other: Lifetime) -> bool:
-        """Whether both are alive at some position."""
-        return self.first <= other.last and other.first <= self.last
-
-
-def lifetimes(order: Sequence[int], touched: Sequence[Sequence[int]],
-              nbytes: dict[int, int]) -> list[Lifetime]:
-    """The lifetime of every temporary, in positions of the order (r[memory.lifetime.covers])."""
-    lives = Lives(order, touched)
-    return [Lifetime(storage, aligned(nbytes[storage]), first, lives.last[storage])
-            for storage, first in lives.first.items() if storage in nbytes]
-
-
-def aligned(nbytes: int) -> int:
-    """The size rounded up to the alignment (r[memory.alignment.arena])."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT  # r[impl memory.alignment.arena]
 
 
 @dataclass
@@ -91,16 +66,17 @@ def plan(spans: Sequence[Lifetime], reuse: bool = True) -> MemoryPlan:
 def assign(spans: Sequence[Lifetime], enough: int, budget: int = SEARCH_BUDGET) -> dict[int, int]:
     """Offsets that need at most `enough` bytes; the lowest found, where none are found for that.
 
-    `budget` is how many cells the search may look at (see `search`). The more there is to win,
-    the more of it is used. With 0 the answer is the best of the quick plans.
+    `budget` is how many cells the search may look at (see `search`), for all parts together. The
+    more there is to win, the more of it is used. With 0 the answer is the best of the quick plans.
     """
-    offsets: dict[int, int] = {}
+    offsets, left = dict[int, int](), budget
     for part in parts(spans):
         quick = greedy.best(part, enough)
         excess = height(quick, part) - enough
         if excess > 0:
             share = budget if 8 * excess >= enough else budget * 8 * excess // enough
-            quick = search.improve(part, quick, enough, share)
+            quick, spent = search.improve(part, quick, enough, min(share, left))
+            left -= spent
         offsets.update(quick)
     return offsets
 

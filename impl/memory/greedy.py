@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from impl.memory import Lifetime
+    from impl.memory.spans import Lifetime
 
 #: The most temporaries for which each way is tried.
 MOST_LOWEST_FIRST = 4096

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from impl.memory import Lifetime
+    from impl.memory.spans import Lifetime
 
 Numbers = NDArray[np.int64]
 Truths = NDArray[np.bool_]
@@ -324,24 +324,26 @@ def pack(problem: Problem, height: int, budget: int) -> tuple[str, int, dict[int
 
 
 def improve(spans: Sequence[Lifetime], offsets: dict[int, int], enough: int,
-            budget: int) -> dict[int, int]:
+            budget: int) -> tuple[dict[int, int], int]:
     """Offsets that need less than the given ones, or else these; at best no more than `enough`.
+    And how many cells were looked at.
 
     Half of the budget is for `enough` itself. Then the heights between are halved, each with half
     of what is left, until one is known to be the least.
     """
     solid = [span for span in spans if span.nbytes]
     if len(solid) * _price(len(solid), len(_sections(solid))) > budget // 2:
-        return offsets  # not enough for a single walk
+        return offsets, 0  # not enough for a single walk
     problem = Problem(solid)
     step = gcd(*(span.nbytes for span in solid))  # every height of a tight plan is a multiple
     goal = least = -(-enough // step) * step
     top = max(offsets[span.storage] + span.nbytes for span in solid)
+    left = budget
     while least < top:
-        verdict, spent, found = pack(problem, goal, budget // 2)
+        verdict, spent, found = pack(problem, goal, left // 2)
         if not spent:
             break
-        budget -= spent
+        left -= spent
         if verdict == "found":  # r[impl memory.search.not-worse]
             offsets = dict.fromkeys(offsets, 0) | {
                 solid[one].storage: low for one, low in found.items()}
@@ -349,4 +351,4 @@ def improve(spans: Sequence[Lifetime], offsets: dict[int, int], enough: int,
         else:
             least = goal + step
         goal = least + (top - least) // step // 2 * step
-    return offsets
+    return offsets, budget - left

@@ -70,7 +70,8 @@ def _free_loops(stage: Stage) -> Iterator[Finding]:
         elif node.op is Ops.REDUCE:
             mine = free[node.src[0]] - set(node.src[1:])
         free[node] = mine
-    for loop in free[form.value] - set(form.loops):
+    own = set(form.loops)
+    for loop in sorted(free[form.value] - own, key=lambda loop: loop.arg[0]):
         yield Finding(f"loop {loop.arg[0]} in stage {stage.number}", stage.node.origin)
 
 

@@ -39,12 +39,14 @@ def finished(draft: Draft) -> Plan:
     """The plan that a draft has become."""
     storage, moved = draft.takeovers.storage, draft.takeovers.moved
     return Plan(
-        draft.kernels, {n: s for n, s in draft.storages.items() if n not in moved}, draft.order,
-        [Result(storage[value], shape) for value, shape in draft.results],
-        draft.dependencies, draft.memories, _written(draft),
-        boundaries(draft.groups, storage, draft.dependencies, draft.grouping.blocked),
-        draft.placement.copies, draft.canonical.key,
-        [bind.src[0] for bind in draft.canonical.variables], draft.under_way)
+        kernels=draft.kernels,
+        storages={n: s for n, s in draft.storages.items() if n not in moved},
+        order=draft.order,
+        results=[Result(storage[value], shape) for value, shape in draft.results],
+        dependencies=draft.dependencies, memories=draft.memories, written=_written(draft),
+        boundaries=boundaries(draft.groups, storage, draft.dependencies, draft.grouping.blocked),
+        notes=draft.placement.copies, key=draft.canonical.key,
+        unknowns=[bind.src[0] for bind in draft.canonical.variables], under_way=draft.under_way)
 
 
 def _written(draft: Draft) -> dict[int, int]:

@@ -73,7 +73,7 @@ class PlannedKernel(Kernel):
         return str(told or self.ast.arg.name)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Plan:
     """Everything that a run needs, with buffers and variables as slots.
 
@@ -88,7 +88,7 @@ class Plan:
     memories: dict[Place, MemoryPlan]
     written: dict[int, int]                       # input storage -> how many versions it gains
     boundaries: list[tuple[int, int, int, str]]   # kernel, kernel, storage, reason
-    notes: list[str]
+    notes: list[str]                              # which writes cost a copy, and why
     key: tuple[Any, ...]
     unknowns: list[UOp]                           # per slot of a value: its variable in sizes
     under_way: dict[int, int]                     # of a transfer beside kernels: its last position

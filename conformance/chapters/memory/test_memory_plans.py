@@ -7,7 +7,9 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import hypothesis
 import pytest
@@ -62,7 +64,7 @@ def searched(spans: Sequence[Lifetime]) -> Iterable[dict[int, int]]:
     """What the search alone finds, beginning with a plan in which nothing is shared."""
     if any(span.nbytes for span in spans):
         offsets = memory.plan(spans, reuse=False).offsets
-        yield search.improve(spans, offsets, memory.lower_bound(spans), 1_000_000)
+        yield search.improve(spans, offsets, memory.lower_bound(spans), 1_000_000)[0]
 
 
 @verifies("memory.lifetime.covers+2", observe="memory")
@@ -240,8 +242,29 @@ def test_a_search_never_needs_more_than_it_began_with(seed: int, budget: int) ->
     assert not clashes(MemoryPlan(found, spans))
     assert bound <= memory.height(found, spans) <= memory.height(quick, spans)
     if spans:
-        improved = search.improve(spans, quick, bound, budget)
+        improved, spent = search.improve(spans, quick, bound, budget)
+        assert spent <= budget
         assert memory.height(improved, spans) <= memory.height(quick, spans)
+
+
+def test_parts_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many parts of time a schedule has, somebody waits for all of them."""
+    one, spent = tangle(TANGLES[0]), list[int]()
+    length = max(span.last for span in one) + 1
+    spans = [replace(span, storage=span.storage + part * len(one), first=span.first + part * length,
+                     last=span.last + part * length) for part in range(4) for span in one]
+    improve = search.improve
+
+    def counted(*given: Any) -> Any:
+        found = improve(*given)
+        spent.append(found[1])
+        return found
+
+    monkeypatch.setattr(search, "improve", counted)
+    for budget in (3 * 10**5, 10**6):
+        spent.clear()
+        assert not clashes(MemoryPlan(memory.assign(spans, 0, budget), spans))
+        assert len(spent) == 4 and sum(spent) <= budget
 
 
 #: What a process plans, and what it prints: for a second process to be compared with this one.
