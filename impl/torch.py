@@ -21,7 +21,7 @@ from impl import nn
 from impl import transforms as func
 from impl.device import Device
 from impl.dtypes import DType, as_dtype, dtypes, promoted
-from impl.errors import DeviceError, NameMissingError, nearest
+from impl.errors import DeviceError, NameMissingError, name_missing, nearest
 from impl.replay import TinyJit
 from impl.settings import Context
 from impl.tensor import Tensor
@@ -48,6 +48,9 @@ _MEANT = {
     "set_default_device": "the environment variable DEVICE", "from_dlpack": "Tensor.from_dlpack",
     "set_float32_matmul_precision": "Context(ALLOW_TF32=1)",
     "set_printoptions": "numpy.set_printoptions", "profiler": "DEBUG=2, or x.explain()",
+    "__version__": "impl.__version__: this is not PyTorch, and has none of its versions",
+    "version": "impl.__version__: this is not PyTorch, and has none of its versions",
+    "distributed": "impl.distributed: one program in several processes",
     "onnx": "the file of weights: impl.torch.save", "hub": "impl.torch.load of a file",
     **dict.fromkeys(("complex64", "complex128", "cfloat", "cdouble"),
                     "torch.complex(real, imag), a pair: there are no complex dtypes"),
@@ -89,7 +92,7 @@ class device(str):  # noqa: N801  (PyTorch's name)
 
 def __getattr__(name: str) -> Any:
     """A dtype, a method of tensors as a function, or a part of `torch`, made now."""
-    if name.startswith("__"):
+    if name.startswith("__") and name not in _MEANT:
         raise AttributeError(name)
     value = _found(name)
     globals()[name] = value
@@ -458,12 +461,28 @@ def _nothing(*_: Any, **__: Any) -> None:
     """What others have to do by hand."""
 
 
-cuda = SimpleNamespace(
-    is_available=_usable("CUDA"), device_count=lambda: _int(_usable("CUDA")()),
+class _Part(SimpleNamespace):
+    """A part of `torch` of which the most used names are here; for others it says so."""
+
+    def __init__(self, path: str, **members: Any) -> None:
+        super().__init__(__name__=f"torch.{path}", **members)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "amp" and self.__name__ == "torch.cuda":
+            return importlib.import_module(_MODULES["amp"])
+        # r[impl errors.name.missing]
+        raise name_missing(self.__name__, name, [each for each in vars(self) if each[0] != "_"], {
+            "autocast": _MEANT["autocast"], "memory_allocated": "impl.GlobalCounters",
+            "get_device_name": "x.device", "current_device": "x.device"})
+
+
+cuda = _Part(
+    "cuda", is_available=_usable("CUDA"), device_count=lambda: _int(_usable("CUDA")()),
     manual_seed=manual_seed, manual_seed_all=manual_seed, empty_cache=_nothing,
-    synchronize=_nothing, amp=SimpleNamespace(), is_bf16_supported=lambda: True)
-mps = SimpleNamespace(is_available=_usable("METAL"), manual_seed=manual_seed,
-                      empty_cache=_nothing, synchronize=_nothing)
+    synchronize=_nothing, is_bf16_supported=lambda: True)
+mps = _Part(
+    "mps", is_available=_usable("METAL"), manual_seed=manual_seed,
+    empty_cache=_nothing, synchronize=_nothing)
 backends = SimpleNamespace(
     mps=SimpleNamespace(is_available=_usable("METAL"), is_built=_usable("METAL")),
     cudnn=SimpleNamespace(benchmark=False, deterministic=True, enabled=False,

@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from impl.errors import ArgumentError
-from impl.nn.names import publish
+from impl.nn.names import missing, publish
 from impl.nn.optim import Optimizer, number_in_memory
 from impl.tensor import Tensor
 
 __all__ = ["GradScaler"]
 publish("amp", __all__)
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(name, (), "nn.amp")  # r[impl errors.name.missing]
 
 
 class GradScaler:

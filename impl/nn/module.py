@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from impl.dtypes import DType
 from impl.errors import NameMissingError, ShapeError, nearest
-from impl.nn.state import contents, get_state_dict, load_state_dict
+from impl.nn.state import UnmatchedKeys, contents, get_state_dict, load_state_dict
 from impl.tensor import Tensor
 from impl.tensor.names import made
 
@@ -130,9 +130,11 @@ class Module:
         """All tensors that are saved, by name."""
         return get_state_dict(self, prefix)
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
-        """Assign saved tensors by name, as `nn.state.load_state_dict` does, with its errors."""
-        load_state_dict(self, state_dict, strict)
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> UnmatchedKeys:
+        """Assign saved tensors by name, as `nn.state.load_state_dict` does: with its result and
+        its errors.
+        """
+        return load_state_dict(self, state_dict, strict)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """An attribute that is not learned; not saved either unless it is `persistent`."""

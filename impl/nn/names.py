@@ -8,7 +8,8 @@ from impl.errors import NameMissingError, nearest
 from impl.tensor import Tensor
 
 #: What has another name here than its own.
-_MEANT = {"dataparallel": "shard(...) on the parameters and the batch: one program for a mesh",
+_MEANT = {"autocast": "model.bfloat16(), or nothing: no dtype is changed unasked",
+          "dataparallel": "shard(...) on the parameters and the batch: one program for a mesh",
           "distributeddataparallel": "impl.distributed, and shard(...) on the parameters"}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from impl.dtypes import DType, sum_accumulator
-from impl.errors import ArgumentError, DTypeError, ShapeError
+from impl.errors import ArgumentError, DTypeError, SettingError, ShapeError
 from impl.nn.names import missing, publish
 from impl.nn.state import laid_as
 from impl.tensor import Tensor
@@ -33,6 +33,8 @@ Loaded = dict[str, tuple[Tensor, Any]]
 _HOW = frozenset(("foreach", "fused", "capturable", "differentiable"))
 #: Options that are not in what older versions saved, and that mean nothing where they are 0.
 _LATE = frozenset(("maximize", "dampening", "decoupled_weight_decay", "lr_decay"))
+#: Options that are numbers of 0 or more.
+_NOT_NEGATIVE = frozenset(("lr", "momentum", "weight_decay", "eps", "alpha", "lr_decay"))
 #: What schedules keep in the groups.
 _OF_SCHEDULES = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum")
 
@@ -76,6 +78,24 @@ def _wanted(given: Sequence[Tensor]) -> list[Tensor]:
         raise DTypeError("optim", "no parameter requires a gradient",
                          "set requires_grad = True on the tensors to be changed")
     return list({id(p): p for p in wanted}.values())
+
+
+def _refuse_values(kind: str, options: Mapping[str, Any]) -> None:
+    """Refuse what PyTorch refuses: a rate, a decay or a momentum below 0, and betas from 1 on.
+
+    Raises:
+        SettingError: one of them, which is a ValueError as PyTorch's is.
+    """
+    for name in _NOT_NEGATIVE & options.keys():
+        value = options[name]
+        if isinstance(value, (int, float)) and not value >= 0:  # r[impl errors.argument.refused]
+            raise SettingError(kind, f"{name} is {value}", "give a number of 0 or more"
+                               + "; to climb, maximize=True" * (name == "lr"))
+    for value in options.get("betas", ()):
+        if isinstance(value, (int, float)) and not 0 <= value < 1:
+            # r[impl errors.argument.refused]
+            raise SettingError(kind, f"betas are {options['betas']}",
+                               "give numbers from 0 on, below 1")
 
 
 class ParameterGroup(MutableMapping[str, Any]):
@@ -165,6 +185,7 @@ class Optimizer:
 
         Raises:
             ArgumentError: an option is not known, or a parameter is in another group.
+            SettingError: a rate or the like has a value with which nothing is learned.
         """
         options = {name: value for name, value in given.items() if name != "params"}
         unknown = sorted(options.keys() - self.defaults.keys() - {*_OF_SCHEDULES, *_HOW})
@@ -172,6 +193,7 @@ class Optimizer:
         if unknown:  # r[impl errors.argument.refused]
             raise ArgumentError(kind, f"a group has no option {unknown[0]}",
                                 f"it takes {', '.join(self.defaults)}")
+        _refuse_values(kind, {**self.defaults, **options})
         if {id(p) for p in self.params} & {id(p) for p in params}:
             # r[impl errors.argument.refused]
             raise ArgumentError(kind, "a parameter is in two groups", "name it in one of them")

@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from impl.errors import DTypeError, ShapeError
 from impl.nn.files import refuse_others, safe_load, safe_metadata, safe_save
@@ -74,12 +74,29 @@ def get_parameters(model: Any) -> list[Tensor]:
     return list({id(tensor): tensor for tensor in get_state_dict(model).values()}.values())
 
 
-def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -> None:
+class UnmatchedKeys(NamedTuple):
+    """The names of a model that were not in a saved state, and the names in that which the model
+    does not have, as PyTorch's `load_state_dict` returns them.
+    """
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        return "<All keys matched successfully>" if not any(self) else (
+            f"{type(self).__name__}(missing_keys={self.missing_keys}, "
+            f"unexpected_keys={self.unexpected_keys})")
+
+
+def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -> UnmatchedKeys:
     """Assign saved tensors to a model's, by name, converted to their dtypes and laid
     as they lie, on one device or on a mesh.
 
     Tensors and arrays of other libraries will do. A tensor that a model has under two names may
     be saved under one of them; the counters of PyTorch's batch norms are passed over.
+
+    Returns:
+        `missing_keys` and `unexpected_keys`, both empty unless `strict` is false.
 
     Raises:
         ShapeError: a name is missing or left over (if `strict`), or a shape differs.
@@ -106,6 +123,7 @@ def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -
             changed.append(tensor.assign(laid_as(given, tensor)))
     if changed:
         Tensor.realize(*changed)
+    return UnmatchedKeys(missing, extra)
 
 
 def own_tensor(value: Any) -> Any:

@@ -538,7 +538,9 @@ def test_what_is_meant_by_another_name_does_something() -> None:
     (nn.functional, "multi_head_attention_forward", "use nn.MultiheadAttention"),
     (func, "value_and_gradd", "did you mean func.value_and_grad"),
     (func, "jacobian", "use func.jacrev"), (func, "qqq", "it has Policies, checkpoint"),
-    (impl.torch, "set_default_device", "use the environment variable DEVICE")])
+    (impl.torch, "set_default_device", "use the environment variable DEVICE"),
+    (impl.torch, "__version__", "use impl.__version__"), (impl.torch.cuda, "Stream", "it has "),
+    (impl.torch.cuda, "is_availabel", "did you mean torch.cuda.is_available?")])
 def test_a_function_that_is_not_there_has_another_name(module: Any, name: str, words: str) -> None:
     with pytest.raises(errors.NameMissingError, match=words):
         getattr(module, name)

@@ -312,10 +312,30 @@ def test_state_has_names_and_is_loaded() -> None:
     state.pop("layers.0.bias")
     with pytest.raises(ShapeError, match=r"layers\.0\.bias"):
         nn.state.load_state_dict(other, state)
-    nn.state.load_state_dict(other, state, strict=False)
+    state["more"] = Tensor([1.0])
+    unmatched = nn.state.load_state_dict(other, state, strict=False)
+    assert unmatched == (["layers.0.bias"], ["more"])
+    assert unmatched.missing_keys == ["layers.0.bias"] and "more" in repr(unmatched)
+    layer = nn.Linear(2, 1)
+    assert repr(layer.load_state_dict(layer.state_dict())) == "<All keys matched successfully>"
     state["layers.1.weight"] = Tensor([1.0])
     with pytest.raises(ShapeError, match="shape"):
         nn.state.load_state_dict(other, state, strict=False)
+
+
+@verifies("errors.argument.refused")
+@pytest.mark.parametrize(("made", "said"), [
+    (lambda p: nn.optim.SGD(p, lr=-1.0), "optim.SGD: lr is -1.0"),
+    (lambda p: nn.optim.SGD(p, lr=float("nan")), "lr is nan"),
+    (lambda p: nn.optim.SGD(p, lr=0.1, momentum=-0.5), "momentum is -0.5"),
+    (lambda p: nn.optim.AdamW(p, weight_decay=-1), "optim.AdamW: weight_decay is -1"),
+    (lambda p: nn.optim.Adam(p, betas=(0.9, 1.0)), r"betas are \(0.9, 1.0\)"),
+    (lambda p: nn.optim.Adam([{"params": p, "lr": -2}]), "lr is -2")])
+def test_a_rate_with_which_nothing_is_learned_is_refused(made: Callable[[Any], Any],
+                                                         said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        made([Tensor([1.0], requires_grad=True)])
+    nn.optim.SGD([Tensor([1.0], requires_grad=True)], lr=0.0)
 
 
 @verifies("errors.type.builtin+2")
