@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
+from conformance.learn.lesson_collectives import COLLECTIVES
 from conformance.learn.lesson_fusion import FUSION
 from conformance.learn.lesson_gradient import GRADIENT
 from conformance.learn.lesson_kernel import KERNEL
@@ -221,4 +222,4 @@ span.nbytes.""",
         "how one finds out that a planner is at fault."),
     counterexamples=memory),
     "kernel": KERNEL, "replay": REPLAY, "gradient": GRADIENT, "ranges": RANGES,
-    "symbolic": SYMBOLIC}
+    "symbolic": SYMBOLIC, "collectives": COLLECTIVES}
