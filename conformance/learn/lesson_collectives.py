@@ -60,7 +60,8 @@ def _judged(module: ModuleType, count: int) -> Iterator[Counterexample]:
         return
     rounds = [[PartMove(*move) for move in moves] for moves in answer]
     for number, moves in enumerate(rounds, 1):
-        (place, often), = Counter((m.receiver, m.part) for m in moves).most_common(1) or [(0, 0)]
+        written = Counter((m.receiver, m.part) for m in moves)
+        place, often = max(written.items(), key=lambda each: each[1], default=((0, 0), 0))
         if often > 1:
             yield Counterexample(BEFORE, f"in round {number} {often} moves write part {place[1]} "
                                  f"of device {place[0]}: which is there afterwards?",
