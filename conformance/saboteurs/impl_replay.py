@@ -97,6 +97,28 @@ class ShortcutsLookAtNoShape(ImplPatch):
         return lambda first, second: True
 
 
+class ScheduledArgumentsAreRead(Edit):
+    rule = "replay.shortcut.same+3"
+    description = "an argument that was scheduled, and whose kernel waits, is read as it is"
+    first = "test_arguments_that_are_not_computed_or_views"
+    file = "impl/replay/recording.py"
+    old, new = "if realize.session.scheduled or any(", "if any("
+
+
+class StatesStayWhereTheyWere(ImplPatch):
+    rule = "replay.shortcut.same+3"
+    description = "a call whose arguments are alike finds the states where they were first found"
+    first = "test_what_writes_draws_or_returns_an_argument"
+    target = "impl.replay.states:States.find"
+
+    def replacement(self, original: Function) -> Function:
+        known: dict[Any, Any] = {}
+
+        def find(states: Any, buffer: Any, size: int) -> Any:
+            return known.setdefault((id(states), buffer), original(states, buffer, size))
+        return find
+
+
 class ShortcutsForgetStates(ImplPatch):
     rule = "replay.shortcut.same+3"
     description = "a shortcut reads the states where they were when it was made"

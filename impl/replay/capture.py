@@ -157,7 +157,8 @@ class Capture:
         history.add({id(t): node for t, node in expressions if not t._parameter}, told,
                     written, made, SIZES if self.arguments.variables else "")
         given = dict(zip(leaves, self.originals, strict=False))
-        standing = history.standing([given[path] for path in history.paths], history.states,
+        standing = history.standing([given[path] for path in history.paths],
+                                    [(leaf, *leaf.arg[:2]) for leaf in history.states],
                                     self.random_start, self.random_start)
         for tensor, _ in expressions:
             expression = history.expressions.get(id(tensor))

@@ -19,18 +19,21 @@ from impl.tensor import Tensor
 from impl.tensor.base import dependent_bits
 
 #: The buffers that the kernels read of the arguments, whether an argument may depend on a
-#: parameter, and what stands in the places of expressions; None if anything has changed.
+#: parameter, and what stands in the places of expressions.
 Found = tuple[list[Buffer], int, Stood]
-Hold = Callable[[Sequence[Any], Mode], "Found | None"]
+#: What is found of a call like the one before, or the tensors that it gives to a function with
+#: states, by path; None if anything has changed.
+Hold = Callable[[Sequence[Any], Mode], "Found | dict[str, Tensor] | None"]
 #: Python values that are equal if their types are and `==` says so.
 _EXACT = (bool, int, str, bytes, type(None))
 
 
-def shortcut_of(arguments: Arguments, read: Sequence[str], states: States, reads: Reads,
+def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None, reads: Reads,
                 mode: Mode | None, history: Expressions) -> Hold | None:
     """The guards of calls like this one, where all arguments are given without names, and are
     tensors or plain Python values; None for other calls. `read` are the paths of tensors that the
-    kernels read; `history` has those that expressions name.
+    kernels read; `history` has those that expressions name. Without `states` nothing is asked of
+    them: the tensors are handed on to who asks.
     """
     # r[impl replay.shortcut.same+3]
     count = arguments.signature["[0]"][1]
@@ -57,11 +60,16 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States, reads
     for place, name in enumerate(buffers):  # r[impl replay.arguments.form]
         for other in buffers[:place]:
             test.add(f"b{name} is b{other}")
-    for owner, held in states.owners():
+    for owner, held in states.owners() if states is not None else ():
         leaf = held.uop
         test.line(f"w = {test.name(owner)}()")
         test.add("w is None or w.uop is not {} or {}.version != {}", leaf, leaf.arg[0], leaf.arg[1])
     test.add_places(list(reads.places.values()))
+    if states is None:
+        given = zip(names, paths, strict=True)
+        taken: Hold = test.made("{" + ", ".join(
+            f"{path!r}: {name}" for name, path in given if name in buffers) + "}")
+        return taken
     found = [f"b{name}" for name, path in zip(names, paths, strict=True) if path in read]
     made: Hold = test.made(f"[{', '.join(found)}], {_standing(test, history, paths, names)}")
     return made

@@ -21,7 +21,13 @@ from impl.gradient.custom import lost, with_gradient
 from impl.gradient.nodes import shown_value
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, Shape, UOp, note_late, toposort
-from impl.tensor.base import is_dependent, is_held, needs_gradient, note_dependent
+from impl.tensor.base import (
+    dependent_bits,
+    is_dependent,
+    is_held,
+    needs_gradient,
+    note_dependent,
+)
 from impl.tensor.random import generator
 
 #: What stood in the places of a call, three entries for each: a weak reference to a buffer, its
@@ -192,23 +198,26 @@ class Expressions:
         """All has been added: forget the graph of the capture."""
         self.given, self.before, self.known, self.own = {}, set(), set(), set()
 
-    def standing(self, given: Sequence[tuple[UOp, UOp]], states: Sequence[UOp], begun: int,
-                 start: int) -> Standing:
+    def standing(self, given: Sequence[tuple[UOp, UOp]],
+                 states: Sequence[tuple[UOp, Buffer, int]], begun: int, start: int) -> Standing:
         """What stands in the places of a call.
 
         Args:
             given: what each argument was, and the leaf that it is now.
-            states: the leaves that stand in the places of those from outside.
+            states: of each leaf from outside, the buffer and the version that stand there now.
             begun: where the random numbers of the capture began; `start`: where those of this call
                 do.
         """
-        leaves = [leaf for _, leaf in given]
-        held = self.dependent or any(map(is_held, [*leaves, *states])) \
+        # What depends on no parameter is held by nothing: most often no node is made.
+        held = self.dependent or any(is_held(leaf) for _, leaf in given) \
+            or any(buffer.bit & dependent_bits[0] and is_held(_seen(leaf, buffer, version))
+                   for leaf, buffer, version in states) \
             or any(root is not leaf and needs_gradient(root) for root, leaf in given)
         found = [[each for (root, leaf), lasts in zip(given, self.lasting[0], strict=True)
                   for each in _kept(root, leaf, held and lasts)],
-                 [each for leaf, lasts in zip(states, self.lasting[1], strict=True)
-                  for each in _kept(leaf, leaf, held and lasts)],
+                 [each for state, lasts in zip(states, self.lasting[1], strict=True)
+                  for each in ((_seen(*state), 0, ()) if held and lasts else (
+                      weakref.ref(state[1]), state[2], state[0].arg[2]))],
                  [each for bind in self.draws for each in (
                      start - begun + int(bind.src[1].arg)
                      if bind.src[0].arg[0].startswith("random#") else generator.key, 0, ())]]
@@ -234,6 +243,11 @@ class _Inputs:
     def in_set(self, bits: int) -> Iterator[UOp]:
         """The inputs in a set, in their order."""
         return (node for node, bit in self.bits.items() if bits & bit)
+
+
+def _seen(like: UOp, buffer: Buffer, version: int) -> UOp:
+    """The leaf of a buffer that is seen as another one is."""
+    return UOp(Ops.BUFFER, like.dtype, (), (buffer, version, like.arg[2]))
 
 
 def _kept(root: UOp, leaf: UOp, strong: bool) -> Stood:

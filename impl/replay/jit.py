@@ -138,8 +138,13 @@ class TinyJit(Generic[Parameters, Returned]):
                     if lock.owner or session.scheduled:
                         break
                     found = hold(args, mode)
-                    if found is not None:
+                    if found is None:
+                        continue
+                    if isinstance(found, tuple):
                         return recording.run_again(found)
+                    returned = recording.run_with_states(found)
+                    if returned:
+                        return returned[0]
         return self._in_full(args, kwargs, bool(mode.poison))
 
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:

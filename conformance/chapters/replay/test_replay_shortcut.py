@@ -236,10 +236,8 @@ def test_settings_between_the_calls() -> None:
 
 @verifies("replay.shortcut.same+3", observe="replay")
 def test_what_takes_no_shortcut() -> None:
-    """What writes to a state, draws, has sizes, or names its arguments."""
-    w, x = numbers(0), numbers(1)
-    writing = TinyJit(lambda x: w.assign(w + x))
-    drawing = TinyJit(lambda x: x + Tensor.rand(1))
+    """What has sizes, or names its arguments."""
+    x = numbers(1)
     naming = TinyJit(lambda x: x + 1)
     size = Variable("shortcut", 1, 4)
     sized = TinyJit(lambda x: x.sum())
@@ -247,17 +245,57 @@ def test_what_takes_no_shortcut() -> None:
 
     def all_of_them() -> None:
         for turn in range(TURNS):
-            writing(x)
-            drawing(x)
             assert naming(x=x).tolist() == [2]
             sized(ramp[: size.bind(1 + turn % 4)])
     all_of_them()
-    assert not any(map(shortcuts, (writing, drawing, naming, sized)))
-    assert w.tolist() == [TURNS]
-    argument = TinyJit(lambda x: (x, x + 1))
-    for _ in range(TURNS):
+    assert not any(map(shortcuts, (naming, sized)))
+
+
+@verifies("replay.shortcut.same+3", observe="replay")
+def test_what_writes_draws_or_returns_an_argument() -> None:
+    """The guards of the arguments are one function; states are looked at in each call."""
+    w, x = numbers(0, 0), numbers(1, 2)
+
+    def writing(x: Tensor) -> Tensor:
+        w.assign(w * 2 + x)
+        return w + x
+
+    eager = np.zeros(2)
+    step, drawing, argument = warm(writing, x), TinyJit(lambda x: x + Tensor.rand(2)), \
+        TinyJit(lambda x: (x, x + 1))
+    for _ in range(5):
+        eager = eager * 2 + [1, 2]
+    for turn in range(12):
+        before = shortcuts(step)
+        value, given, short = x, np.array([1.0, 2.0]), True
+        if turn == 1:
+            w.assign(w + 1)  # by others, and pending
+            eager += 1
+        elif turn == 3:
+            w.replace(numbers(5, 6))  # in other memory
+            eager = np.array([5.0, 6.0])
+        elif turn == 5:
+            value, given, short = x * 3, given * 3, False  # to be computed
+        elif turn == 7:
+            value, given, short = w, eager, False  # the state itself
+        elif turn == 9:
+            held = w + 0  # means the value of now
+        elif turn == 11:
+            value, short = numbers(1, 2, 3)[:2], False
+        found = step(value).numpy()
+        eager = eager * 2 + given
+        assert np.array_equal(found, eager + (eager if turn == 7 else given)), turn
+        assert np.array_equal(w.numpy(), eager), turn
+        assert (shortcuts(step) > before) is short, turn
+        if turn == 9:
+            assert np.array_equal(held.numpy(), (eager - given) / 2)
+        Tensor.manual_seed(turn)
+        random = drawing(x).numpy()
+        Tensor.manual_seed(turn)
+        assert np.array_equal(random, (x + Tensor.rand(2)).numpy())
         same, more = argument(x)
-        assert same is x and more.tolist() == [2]
+        assert same is x and more.tolist() == [2, 3]
+    assert shortcuts(drawing) and shortcuts(argument)
 
 
 @verifies("replay.shortcut.same+3", observe="replay")
