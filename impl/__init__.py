@@ -1,7 +1,7 @@
 """Tensor Schedule: a tensor runtime whose scheduler is specified, explained and checked.
 
-`from impl import Tensor, TinyJit, nn` is all that a program needs. Every module implements the
-chapter of `spec/` that has its name.
+`from impl import Tensor, TinyJit, nn` is all that a program needs. A module implements the chapter
+of `spec/` that has its name; libraries, such as `nn` and `torch`, stand on top and have none.
 """
 from __future__ import annotations
 

@@ -220,10 +220,11 @@ class UOp(_Draft):
     Nodes are interned: `UOp(...)` with equal parts returns the same object
     (r[ir.identity.one]); and immutable: setting a part is an error (r[ir.node.immutable]).
     `shape` is the shape of a tensor-level node, `None` in kernels. `reads` is a bit set of the
-    buffers below. Four slots are no part of the identity, and are noted by functions of this
-    module: `origin` (the user's line), `realized` (the leaf that holds the value once it was
-    computed), `bounds`, and `late`: of a leaf that a replay filled, a function that tells which
-    expression that was, whether it depends on a parameter, and what the function is given.
+    buffers below; `note_reads` adds those that a gradient of its own stands for. Four slots are no
+    part of the identity, and are noted by functions of this module: `origin` (the user's line),
+    `realized` (the leaf that holds the value once it was computed), `bounds`, and `late`: of a leaf
+    that a replay filled, a function that tells which expression that was, whether it depends on a
+    parameter, and what the function is given.
 
     Raises:
         ImmutableError: a part of a node is set or deleted.

@@ -1,6 +1,8 @@
 """A schedule as one node, and its entry points step by step. Chapter: spec/linear.md.
 
-`realize` does everything at once. The functions here do the same in steps that one can look at:
+`realize` does everything at once. The functions here give the same values in steps that one can
+look at. The first of them has a plan made, as `realize` does, and takes its kernels. Their order
+and the places of temporaries are found again from the nodes, so that these may be changed:
 
     SINK of values -> get_kernel_graph -> SINK of CALLs -> create_schedule -> LINEAR
     LINEAR -> linear_to_schedule -> ExecItems -> memory_planner -> run_schedule

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import subprocess
 import tempfile
 import time
 from argparse import Namespace
@@ -18,6 +19,7 @@ from typing import Any
 from conformance.bench.figures import Figure, Measurement
 from conformance.bench.peers import PEERS
 from conformance.bench.processes import UNCACHED, Answer, Worker
+from conformance.trace import ROOT
 
 #: A library that has taken longer than this for one figure is not asked again for it, in seconds.
 PATIENCE = 20.0
@@ -182,6 +184,18 @@ def machine() -> dict[str, Any]:
     """The machine in plain words."""
     return {"processor": _processor(), "cores": os.cpu_count(), "system": platform.system(),
             "python": platform.python_version()}
+
+
+def commit() -> str | None:
+    """The commit that is measured, with `-dirty` where files differ from it; None without git."""
+    if not (ROOT / ".git").exists():
+        return None
+    try:
+        return subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12",
+                               "--exclude=*"], cwd=ROOT, text=True, check=True,
+                              capture_output=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _processor() -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from conformance.bench import figures, limits, timings
 from conformance.bench.figures import Measurement
 from conformance.bench.processes import UNCACHED
-from conformance.bench.rounds import Run, machine, peers_of, row
+from conformance.bench.rounds import Run, commit, machine, peers_of, row
 from conformance.bench.suite import FURTHER, TABLE, workload
 from conformance.bench.worker import EXPECTED
 from conformance.bench.workloads import Work
@@ -102,7 +102,8 @@ def part(names: list[str], options: Namespace, count: int, result: dict[str, Any
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         run = Timed(names, options, count, {EXPECTED: folder, **folders(count)})
         try:
-            result["runs"].append({"limits": most.as_json(), "versions": run.versions})
+            result["runs"].append({"limits": most.as_json(), "versions": run.versions,
+                                   "commit": commit()})
             result["versions"] |= run.versions
             for one in wanted:
                 answers = run.fresh(one) if one.fresh else run.measure(one)

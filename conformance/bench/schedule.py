@@ -14,7 +14,7 @@ from typing import Any
 
 from conformance.bench import table
 from conformance.bench.figures import measurements
-from conformance.bench.rounds import Run, machine, peers_of, row
+from conformance.bench.rounds import Run, commit, machine, peers_of, row
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -62,5 +62,5 @@ def everything(run: Run) -> dict[str, Any]:
             rows += [row(figure, answers) for figure in one.figures]
     where = {**machine(), "load": round(statistics.mean(loads or [0]), 1)}
     return {"format": "tensor-schedule-bench/1", "kind": "schedule", "machine": where,
-            "threads": options.threads, "quick": options.quick,
+            "commit": commit(), "threads": options.threads, "quick": options.quick,
             "limit": options.limit, "versions": run.versions, "rows": rows}

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -67,7 +69,7 @@ def test_a_peer_that_is_absent_is_one_line(tmp_path: Path, monkeypatch: pytest.M
         return starting(worker, limit)
     monkeypatch.setattr(Worker, "start", without)
     result = _quick(tmp_path, "--against", "jax", "--only", "kernels.softmax")
-    assert list(result["versions"]) == ["impl"]
+    assert list(result["versions"]) == ["impl"] and result["commit"] == rounds.commit()
     assert capsys.readouterr().out.splitlines()[0] == \
         "jax is left out: not installed: no module named jax"
 
@@ -189,6 +191,27 @@ def test_a_table_shows_goals_ratios_and_what_is_missing() -> None:
               "threads": 1, "quick": False, "rows": [made],
               "versions": {"impl": "0.1", "jax": "0.10", "torch.compile": "2.13"}}
     assert "| softmax | us | 30 | **20** | 50, 2.5x | not a stage |" in table.markdown(result)
+    assert "torch.compile 2.13." in table.markdown(result), "an older one, without its commit"
+    assert "torch.compile 2.13; commit abc." in table.markdown({**result, "commit": "abc"})
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_result_names_the_commit_if_there_is_one(tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "ROOT", tmp_path)
+    assert rounds.commit() is None
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", *words],
+                              cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    git("init", "-q")
+    assert rounds.commit() is None, "nothing is committed"
+    (tmp_path / "text").write_text("1")
+    git("add", "text")
+    git("commit", "-q", "-m", "One")
+    assert rounds.commit() == git("rev-parse", "HEAD")[:12]
+    (tmp_path / "text").write_text("2")
+    assert str(rounds.commit()).endswith("-dirty")
 
 
 def test_what_is_behind_is_said() -> None:

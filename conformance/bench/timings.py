@@ -32,8 +32,11 @@ def measured_on(result: dict[str, Any], threads: str = "") -> str:
     """The machine, the threads and the versions, in a sentence without its end."""
     machine, versions = result["machine"], result["versions"]
     libraries = ", ".join(f"{TITLES.get(name, name)} {versions[name]}" for name in versions)
+    noted = dict.fromkeys(one.get("commit") for one in [result, *result.get("runs", ())])
+    commits = ", ".join(one for one in noted if one)  # older results have none
     return (f"Measured on {machine['processor']}, {machine['cores']} cores, {machine['system']}, "
-            f"Python {machine['python']}{', ' if threads else ''}{threads}: {libraries}")
+            f"Python {machine['python']}{', ' if threads else ''}{threads}: {libraries}"
+            f"{'; commit ' if commits else ''}{commits}")
 
 
 def limits(result: dict[str, Any], threads: int) -> str:

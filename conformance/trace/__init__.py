@@ -33,7 +33,7 @@ from conformance.suite import verifies as verifies
 #: Where `spec/`, `impl/` and `conformance/` stand in a source checkout.
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Written with the public API, on top of all chapters, or holding the parts together.
+#: Libraries on top of all chapters, which none of them imports, and what holds the parts together.
 USER_LIBRARIES = frozenset(
     {"array_api", "fft", "models", "nn", "onnx", "torch", "__main__", "__init__"})
 

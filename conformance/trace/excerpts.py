@@ -132,8 +132,8 @@ def code_of(path: Path, names: tuple[str, ...]) -> list[str]:
         return lines
     spans = {span.name: span for span in definitions(path)}
     code: list[str] = []
-    for name in names:
-        span = spans[name]
+    shown = {(span.first, span.last): span for span in map(spans.__getitem__, names)}
+    for span in shown.values():  # a statement that gives several of the names is shown once
         before = span.first
         while code and before and not lines[before - 1].strip():
             before -= 1

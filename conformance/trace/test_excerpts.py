@@ -89,6 +89,11 @@ def test_a_comment_belongs_to_what_it_stands_above(project: Path) -> None:
     assert shown(project, "Shape")[:2] == ["# About the class.", "class Shape:"]
 
 
+def test_a_statement_that_gives_two_names_is_shown_once(project: Path) -> None:
+    assert shown(project, "FIRST, LIMIT, SECOND") == ["#: What goes before.",
+                                                      "FIRST, SECOND = 1, 2", "", "LIMIT = 3"]
+
+
 def test_definitions_keep_their_distance(project: Path) -> None:
     assert shown(project, "LIMIT, FIRST") == ["LIMIT = 3", "#: What goes before.",
                                               "FIRST, SECOND = 1, 2"]

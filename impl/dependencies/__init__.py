@@ -12,6 +12,10 @@ asked in five ways, by how much is known of the accesses:
     past          the accesses so far, by bytes or by storage
     lives         from when to when a storage is needed
     elements      whether iterations of one kernel are in each other's way
+
+Needs: of each kernel, in a legal order, what it touches: storages, versions and byte ranges.
+Guarantees: of two kernels that are in each other's way the later one waits, at least by way of
+others; an order that respects all that `find` lists computes the same values.
 """
 from __future__ import annotations
 

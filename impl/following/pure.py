@@ -127,7 +127,7 @@ def is_fixed(module: str) -> bool:
 
 def is_followed(code: types.CodeType) -> bool:
     """Whether the code of a function is looked through, as that of a user: not so our own, but for
-    the layers and optimisers, which are written with public names only.
+    the layers and optimisers, which stand on top of all chapters.
     """
     name = code.co_filename
     if not is_library(name) or name.startswith("<frozen "):  # `os` is frozen into Python

@@ -1,7 +1,7 @@
 """The passes: what each takes from the draft of a plan, and what it writes there. Chapter:
 spec/schedule.md.
 
-What a pass needs and what it guarantees stands at the head of the module that has its work:
+What a pass needs and what it guarantees stands at the head of the modules that have its work:
 
     cut           impl/fusion/cuts.py            which values get a loop nest
     make_stages   impl/ranges/graph.py           what each loop nest computes
@@ -9,9 +9,10 @@ What a pass needs and what it guarantees stands at the head of the module that h
     fuse          impl/fusion/groups.py          which loop nests are one kernel
     make_late     impl/fusion/late.py            what is computed again, and not kept
     split         impl/fusion/split.py           which kernel is run as two
-    find_hazards  impl/fusion/touches.py         what each kernel touches, and who waits for whom
+    find_hazards  impl/fusion/touches.py         what each kernel touches,
+                  impl/dependencies/__init__.py  and who waits for whom
     put_in_order  impl/ordering.py               in which order they run
-    take_over     impl/memory/takeovers.py         which temporary lies where another one was
+    take_over     impl/memory/takeovers.py       which temporary lies where another one was
     lay_out       impl/memory/__init__.py        where temporaries lie
     assemble      impl/fusion/assemble.py        what each kernel is
 """

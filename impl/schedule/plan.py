@@ -77,7 +77,8 @@ class PlannedKernel(Kernel):
 class Plan:
     """Everything that a run needs, with buffers and variables as slots.
 
-    Nothing in it changes once it is made, but that the first who runs it adds the programs.
+    What it says does not change once it is made. Whoever runs it first keeps two things in it for
+    the next run: `programs`, and `prepared` of a plan that is one kernel.
     """
 
     kernels: list[PlannedKernel]

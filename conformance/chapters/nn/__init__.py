@@ -1,1 +1,1 @@
-"""Tests of the layers and optimisers, which are written with the public names only."""
+"""Tests of the layers and optimisers, which stand on top of all chapters."""
