@@ -158,7 +158,7 @@ def leaf_of(node: UOp) -> UOp | None:
     """
     leaf = node if node.op is _BUFFER else node.realized  # as in_memory: this is hot
     if leaf is not None and leaf.arg[1] != leaf.arg[0].version:
-        if leaf.arg[0].spoiled:  # r[impl realize.failure.left]
+        if leaf.arg[0].spoiled:  # r[impl realize.failure.left+2]
             raise GraphError("read", f"a run was interrupted, or failed, while it overwrote "
                              f"{leaf.arg[0]}: what is there is neither the old value nor the new",
                              "make the tensor anew, or give it another value with .replace()")

@@ -376,7 +376,7 @@ def test_thousands_of_operands() -> None:
     agree((state, [3001]), (x, [3001]))
 
 
-@verifies("realize.failure.left")
+@verifies("realize.failure.left+2")
 def test_an_update_that_is_cut_off(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
     from impl.reference import ReferenceProgram
     run, begun = ReferenceProgram.run, [0]

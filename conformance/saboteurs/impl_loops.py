@@ -45,6 +45,33 @@ class BodiesAreForgotten(Edit):
         "{old: param(slot, old).rtag(next(_marks)) for slot, (old, _) in enumerate(every)}"
 
 
+class BodiesKeepWhatWentIn(Edit):
+    rule = "schedule.plan.slots"
+    description = "a body that has run keeps the memory of its inputs and results"
+    first = "test_a_body_keeps_no_memory"
+    file = "impl/realize/looping.py"
+    old = "for number in range(len(self.segments.places)):"
+    new = "for number in range(sum(map(len, (arena[2] for arena in self.arenas)))):"
+
+
+class BodiesKeepTemporaries(Edit):
+    rule = "schedule.plan.slots"
+    description = "a body that has run keeps the memory of its temporaries"
+    first = "test_a_body_keeps_no_memory"
+    file = "impl/realize/looping.py"
+    old = "for number in range(len(self.segments.places)):"
+    new = "for number in range(len(self.slots)):"
+
+
+class BodiesAreCompiledOnTheWay(Edit):
+    rule = "realize.failure.left+2"
+    description = "a body is planned and compiled when the turn of its loop has come"
+    first = "test_a_compiler_that_fails_at_a_body_changes_nothing"
+    file = "impl/realize/run.py"
+    old = "if isinstance(kernel.copy, LoopInfo):"
+    new = "if False:"
+
+
 class StepsDrawTheSame(Edit):
     rule = "loops.random.step+2"
     description = "every step draws the numbers of the first"

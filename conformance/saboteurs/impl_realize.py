@@ -98,7 +98,7 @@ class RescuesTheFirst(Edit):
 
 
 class CommitsBeforeItRuns(Edit):
-    rule = "realize.failure.left"
+    rule = "realize.failure.left+2"
     description = "versions advance before the programs are compiled"
     first = "test_a_compiler_that_fails_changes_nothing"
     file = "impl/realize/launching.py"
@@ -107,7 +107,7 @@ class CommitsBeforeItRuns(Edit):
 
 
 class AllocatesOnTheWay(ImplPatch):
-    rule = "realize.failure.left"
+    rule = "realize.failure.left+2"
     description = "memory is allocated for a kernel when its turn has come"
     first = "test_too_little_memory_changes_nothing"
     target = "impl.realize.values:execute"
@@ -131,7 +131,7 @@ class AllocatesOnTheWay(ImplPatch):
 
 
 class KernelsOfALinearFailInSilence(Edit):
-    rule = "realize.failure.left"
+    rule = "realize.failure.left+2"
     description = "what a kernel of a LINEAR has half written can be read"
     first = "test_every_way_to_run_kernels_says_the_same_of_one_that_fails"
     file = "impl/linear.py"
@@ -139,7 +139,7 @@ class KernelsOfALinearFailInSilence(Edit):
 
 
 class LeavesTheRestUnrun(Edit):
-    rule = "realize.failure.left"
+    rule = "realize.failure.left+2"
     description = "kernels that wait for one that failed are read as if they had run"
     first = "test_kernels_after_one_that_failed_are_not_read"
     file = "impl/realize/schedule.py"
@@ -147,7 +147,7 @@ class LeavesTheRestUnrun(Edit):
 
 
 class MarksTheLastKernel(Edit):
-    rule = "realize.failure.left"
+    rule = "realize.failure.left+2"
     description = "after an interruption only what the last kernel wrote is taken for lost"
     first = "test_a_run_that_is_interrupted"
     file = "impl/realize/run.py"
@@ -156,7 +156,7 @@ class MarksTheLastKernel(Edit):
 
 
 class ScheduledKernelsFailInSilence(Edit):
-    rule = "realize.failure.left"
+    rule = "realize.failure.left+2"
     description = "of kernels that were scheduled only the one that failed leaves nothing to read"
     first = "test_a_scheduled_kernel_that_fails"
     file = "impl/realize/session.py"

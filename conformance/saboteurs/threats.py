@@ -271,7 +271,7 @@ class AnyValueIsBound(ImplPatch):
 
 
 class InterruptedRunsLookWhole(ImplPatch):
-    rule = "realize.failure.left"
+    rule = "realize.failure.left+2"
     description = "memory that a run has half overwritten is read as if nothing had been"
     target = "impl.effects:spoil"
 

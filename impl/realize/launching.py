@@ -21,7 +21,7 @@ from impl.realize.session import session
 def execute(run: Run, mode: Mode) -> None:
     """Run the kernels of a run in order, and commit it; print and poison if that is asked for."""
     turns = _InTurn(run, mode)
-    # r[impl realize.failure.left]: a run that does not fit changes nothing
+    # r[impl realize.failure.left+2]: a run that does not fit changes nothing
     Prepared((), turns).run([*map(run.buffers.__getitem__, run.plan.touched)], None, turns)
 
 
@@ -176,7 +176,7 @@ class _Alone(LaunchedCall):
 
 def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
     """The kernels of a run, each with its buffers, in the plan's order or that of their numbers."""
-    # r[impl realize.failure.left]
+    # r[impl realize.failure.left+2]
     plan, origins, found = run.plan, run.origins(), list[ExecItem]()
     programs = programs_of(plan, run.effects.nodes)
     for number in plan.order if ordered else range(len(plan.kernels)):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from impl import settings
-from impl.device import DeviceBackend, Memory
+from impl.device import Device, DeviceBackend, Memory
 from impl.dtypes import dtypes
 from impl.effects import Buffer
 from impl.errors import ArgumentError
@@ -26,7 +26,10 @@ from impl.realize.session import session
 
 
 class Body:
-    """A body that is ready to run: its kernels, and where what goes in and comes out stands."""
+    """A body that is ready to run: its kernels, and where what goes in and comes out stands.
+
+    It holds memory only between `begin` and `end`.
+    """
 
     def __init__(self, graph: UOp, place: Place) -> None:
         self.place = place
@@ -41,14 +44,20 @@ class Body:
                   for number, root in enumerate(roots)]
         effects, plan, canonical = prepare(stored)  # r[impl loops.body.once]
         run = Run(plan, canonical, effects, own_arena=True)
-        made = [run.buffers[number] for number in plan.places]
-        layout = CallLayout([*inputs, *made])
+        changing = [*inputs, *(run.buffers[number] for number in plan.places)]
+        self.arenas: list[tuple[DeviceBackend, int, list[tuple[int, int, int]]]] = []
+        for device, planned in plan.memories.items():
+            parts = [(turn, offset, plan.storages[number].nbytes) for turn, (number, offset)
+                     in enumerate(planned.offsets.items(), len(changing))]
+            changing += map(run.buffers.__getitem__, planned.offsets)
+            self.arenas.append((Device[device], planned.planned, parts))
+        layout = CallLayout(changing)
         for item in items_of(run):
             layout.add(item)
         self.segments = layout.finished()
-        self.sizes = [buffer.nbytes for buffer in made]
-        for buffer in (*inputs, *made):
+        for buffer in changing:
             buffer.memory = None
+        self.end()
 
     def _buffer(self, param: UOp) -> Buffer:
         shape = param.shape or ()
@@ -56,6 +65,18 @@ class Body:
         if isinstance(self.place, Mesh):
             buffer.lie(shape, Sharding.copies(self.place, len(shape)))
         return buffer
+
+    def begin(self) -> None:
+        """Take memory for its temporaries."""
+        for device, nbytes, parts in self.arenas:
+            arena = device.allocate(nbytes)
+            for number, offset, size in parts:
+                self.segments.put(number, arena.part(offset, size))
+
+    def end(self) -> None:
+        """Let go of all memory: a plan in the cache has this body."""
+        for number in range(len(self.segments.places)):
+            self.segments.forget(number)  # r[impl schedule.plan.slots]
 
     def run(self, inputs: Sequence[Memory | None], results: Sequence[Memory]) -> None:
         """Run it: what goes in, by source, and where each root is stored."""
@@ -70,7 +91,23 @@ def run_loop(loop: LoopInfo, memories: Sequence[Memory]) -> None:
     _Running(loop, sources, target).run()
 
 
-session.run_loop = run_loop
+def body_of(loop: LoopInfo, number: int, place: Place) -> Body:
+    """A body on a device, or on a mesh; made at its first use under these settings."""
+    key = loop.bodies[number], place, settings.plan_text()
+    found: Body | None = loop.ran.get(key)
+    if found is None:
+        found = loop.ran[key] = Body(loop.bodies[number], place)
+    return found
+
+
+def prepare_loop(loop: LoopInfo, place: Place) -> None:
+    """Plan and compile all bodies of a LOOP, those of a choice too."""
+    if loop.kind != "host":
+        for number in range(len(loop.bodies)):
+            body_of(loop, number, place)
+
+
+session.run_loop, session.prepare_loop = run_loop, prepare_loop
 
 
 class _Running:
@@ -79,23 +116,25 @@ class _Running:
     def __init__(self, loop: LoopInfo, sources: Sequence[Memory | None], target: Memory) -> None:
         self.loop, self.sources, self.target = loop, sources, target
         self.device: DeviceBackend = target.device
+        self.begun: list[Body] = []
         self.item = loop.roots[loop.outputs[0]].dtype.itemsize
 
     def run(self) -> None:
         """Run what the kind says."""
-        {"scan": self._scan, "while": self._while, "cond": self._cond,
-         "host": self._host}[self.loop.kind]()
+        try:
+            {"scan": self._scan, "while": self._while, "cond": self._cond,
+             "host": self._host}[self.loop.kind]()
+        finally:
+            for body in self.begun:
+                body.end()
 
     def body(self, number: int) -> Body:
-        """A body, made at its first use under these settings."""
-        graph, place = self.loop.bodies[number], Place(self.device.name)
-        if hasattr(self.device, "mesh"):
-            place = self.device.mesh
-        key = graph, place, settings.plan_text()
-        found: Body | None = self.loop.ran.get(key)
-        if found is None:
-            found = self.loop.ran[key] = Body(graph, place)
-        return found
+        """A body, with memory for its temporaries."""
+        place = self.device.mesh if hasattr(self.device, "mesh") else Place(self.device.name)
+        body = body_of(self.loop, number, place)
+        self.begun.append(body)
+        body.begin()
+        return body
 
     def _region(self, root: int, row: int = 0) -> tuple[int, int]:
         """Where an output, or a row of it, lies in the result: first byte, and how many."""

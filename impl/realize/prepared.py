@@ -193,10 +193,14 @@ class Segments:
         if alone and memory.nbytes == nbytes:
             return memory
         if alone or not holds:
-            self.placed[number] = None
-            for segment, launch, argument in self.places[number]:
-                segment.forget(launch, argument)
+            self.forget(number)
         return None
+
+    def forget(self, number: int) -> None:
+        """Let go of the memory with a number; another one is put there before the next run."""
+        self.placed[number] = None
+        for segment, launch, argument in self.places[number]:
+            segment.forget(launch, argument)
 
     def put(self, number: int, memory: Memory) -> None:
         """Put a memory in its places, if another one is there."""
@@ -268,7 +272,7 @@ class Prepared:
                 # r[impl replay.output.fresh, replay.outputs.distinct]
                 buffer = Buffer(device, dtype, size) if like is None else like.alike(size)
                 buffer.memory = memory = unused and unused(len(memories), nbytes) \
-                    or backend.allocate(nbytes)  # r[impl realize.failure.left]
+                    or backend.allocate(nbytes)  # r[impl realize.failure.left+2]
                 memories.append(memory)
                 filled.append(buffer)
             if call is not None:
@@ -289,7 +293,7 @@ class Prepared:
             if kernel is not None:
                 name_text(error, kernel)
         if call is not None:
-            spoil(call.overwritten())  # r[impl realize.failure.left]
+            spoil(call.overwritten())  # r[impl realize.failure.left+2]
 
 
 def prepare_kernel(plan: Plan) -> Prepared | None:

@@ -14,6 +14,7 @@ from impl.device import Device, GlobalCounters, Memory, Program
 from impl.effects import Buffer, Effects, advance, living, mark_realized
 from impl.errors import CompileError, DeviceError, GraphError, TensorScheduleError
 from impl.ir import UOp, in_memory
+from impl.loops import LoopInfo
 from impl.multi import Mesh
 from impl.places import Place
 from impl.realize.environment import Mode, in_force
@@ -146,9 +147,12 @@ def _arena(device: Place, nbytes: int, own: bool) -> Memory:
 def programs_of(plan: Plan, nodes: Sequence[UOp] = ()) -> list[Program | None]:
     """The compiled kernels of a plan; compiled together at the first call. Copies have none.
 
-    `nodes` are those of this call, for the line of an error.
+    So are the bodies of its loops. `nodes` are those of this call, for the line of an error.
     """
     if plan.programs is None:
+        for kernel in plan.kernels:  # r[impl realize.failure.left+2]
+            if isinstance(kernel.copy, LoopInfo):
+                session.prepare_loop(kernel.copy, kernel.device)
         before = _counts()
         programs: list[Program | None] = [None] * len(plan.kernels)
         devices = dict.fromkeys(k.device for k in plan.kernels)

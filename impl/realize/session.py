@@ -94,6 +94,7 @@ class Session:
         self.default = ANYWHERE  # the default device of the last time that values were asked for
         self.printer: Callable[[], Printer]  # set by the package
         self.run_loop: Callable[[LoopInfo, Sequence[Memory]], None]  # set by `looping`, which plans
+        self.prepare_loop: Callable[[LoopInfo, Place], None]  # by it, too
         self.spans: list[Any] | None = None  # of each kernel when it ran, if somebody measures
         self.viewers: list[Callable[[Document], None]] = []
         self.checkers: list[Callable[[Document], None]] = []
@@ -110,7 +111,7 @@ class Session:
 
     def given_up(self, item: Scheduled) -> Iterator[Buffer]:
         """Nobody runs an item that failed, or one after it: what they write cannot be read."""
-        # r[impl realize.failure.left]
+        # r[impl realize.failure.left+2]
         left = [item]
         if any(each is item for each in self.scheduled):
             left = [each for each in self.scheduled if not each.done]

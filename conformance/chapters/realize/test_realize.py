@@ -197,7 +197,7 @@ def refuse(*_: Any, **__: Any) -> Any:
     raise CompileError("test", "no", "none")
 
 
-@verifies("realize.failure.left")
+@verifies("realize.failure.left+2")
 @pytest.mark.parametrize("start", [
     lambda *tensors: Tensor.realize(*tensors), lambda *tensors: Tensor.schedule(*tensors)])
 def test_a_compiler_that_fails_changes_nothing(start: Any,
@@ -217,7 +217,7 @@ def test_a_compiler_that_fails_changes_nothing(start: Any,
     assert x.uop.arg[0].version == 1
 
 
-@verifies("realize.failure.left")
+@verifies("realize.failure.left+2")
 @pytest.mark.parametrize("kernel", range(5))
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), CompileError("run", "no", "none")])
 def test_a_run_that_is_interrupted(kernel: int, failure: Any,
@@ -259,7 +259,7 @@ def right_or_lost(tensor: Tensor, value: list[float]) -> bool:
         return False
 
 
-@verifies("realize.failure.left")
+@verifies("realize.failure.left+2")
 def test_a_replay_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     state, other = vector(1, 2), vector(3, 4)
 
@@ -287,7 +287,7 @@ def test_a_replay_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not right_or_lost(lost, [])
 
 
-@verifies("realize.failure.left")
+@verifies("realize.failure.left+2")
 @pytest.mark.parametrize("read", [
     Tensor.tolist, lambda y: [item.run() for item in session.scheduled]])
 def test_a_scheduled_kernel_that_fails(read: Callable[[Tensor], object],
@@ -357,7 +357,7 @@ def beside(state: Tensor, more: Tensor) -> Callable[[], object]:
 WAYS = [at_once, as_items, as_a_linear, as_a_replay, beside]
 
 
-@verifies("realize.failure.left")
+@verifies("realize.failure.left+2")
 @verifies("errors.message.later")
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_run_kernels_says_the_same_of_one_that_fails(
@@ -386,7 +386,7 @@ def fails_to_multiply(program: Any, *given: Any) -> None:
 ORIGINAL = ReferenceProgram.run
 
 
-@verifies("realize.failure.left")
+@verifies("realize.failure.left+2")
 def test_kernels_after_one_that_failed_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nobody but the caller knows that they would have come."""
     x = vector(1, 2, 3, 4)
@@ -407,7 +407,7 @@ def test_kernels_after_one_that_failed_are_not_read(monkeypatch: pytest.MonkeyPa
     assert x.tolist() == [1, 2, 3, 4]
 
 
-@verifies("realize.failure.left")
+@verifies("realize.failure.left+2")
 def test_a_reader_that_fails_before_a_write_leaves_all_as_it_was(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """It is computed by itself, since it has another value of the variable than the write."""
@@ -444,7 +444,7 @@ def fail_launch(*_: Any) -> None:
     raise DeviceError("launch", "the device is gone", "none")
 
 
-@verifies("realize.failure.left")
+@verifies("realize.failure.left+2")
 @pytest.mark.parametrize("seed", range(6))
 def test_too_little_memory_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever kernel comes first: what it has done cannot be taken back."""
