@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from impl import memory, symbolic
 from impl.dependencies import of_versions
@@ -34,18 +34,21 @@ class CallInfo:
     """What a CALL says besides its kernel and buffers.
 
     `reads` and `writes` are pairs of a buffer's place among the CALL's buffers and a version.
+    `first` has the item that waits for the first time that the CALL is run, until it is asked for.
     """
 
     variables: tuple[str | Coordinate, ...] = ()
     reads: tuple[tuple[int, int], ...] = ()
     writes: tuple[tuple[int, int], ...] = ()
     copy: Destination | None = None  # of a copy: where it goes
+    first: list[ExecItem] = field(default_factory=list, compare=False, repr=False)
 
 
 def get_kernel_graph(sink: UOp) -> UOp:
     """The kernels that compute the sources of a SINK: a SINK of CALLs, in no particular order.
 
-    The values hold their buffers from now on; run the kernels before anything reads them.
+    The values hold their buffers from now on. Kernels that the caller has not run are run before
+    the next value is read or realized, as those of `schedule` are.
     """
     return _kernel_graph(sink)[0]
 
@@ -58,23 +61,25 @@ def _kernel_graph(sink: UOp) -> tuple[UOp, dict[str, int]]:
         run = planned_run(sink.src, planned=False)
         if run is None:
             return UOp(Ops.SINK, dtypes.index), {}
-        calls, bound = _calls(run), run.canonical
+        items, bound = items_of(run, ordered=False), run.canonical
+        calls = _calls(run, items)
         commit(run)
+        session.scheduled.extend(items[n] for n in run.plan.order)  # r[impl linear.read.waits]
         named = zip(map(_name, bound.variables), bound.values, strict=True)
         values = {name: value for name, value in named if isinstance(name, str)}
         return UOp(Ops.SINK, dtypes.index, tuple(calls)), values
 
 
-def _calls(run: Run) -> list[UOp]:
-    """A CALL for every kernel, in the order of their numbers."""
+def _calls(run: Run, items: Sequence[ExecItem]) -> list[UOp]:
+    """A CALL for every kernel, in the order of their numbers, as the items are."""
     plan, binds = run.plan, run.canonical.variables
     calls = []
-    for kernel, item in zip(plan.kernels, items_of(run, ordered=False), strict=True):
+    for kernel, item in zip(plan.kernels, items, strict=True):
         leaves = tuple(buffer.leaf((buffer.size,)) for buffer in item.bufs)
         reads, writes = (tuple((kernel.arguments.index(t.storage), t.version) for t in side)
                          for side in (kernel.reads, kernel.writes))
         names = tuple(_name(binds[slot]) for slot in kernel.slots)
-        info = CallInfo(names, reads, writes, kernel.copy)
+        info = CallInfo(names, reads, writes, kernel.copy, [item])
         calls.append(UOp(Ops.CALL, dtypes.index, (item.ast, *leaves), info))
         note_origin(calls[-1], item.origin)
     return calls
@@ -189,36 +194,60 @@ def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> l
     A LINEAR inside it runs as if its CALLs stood there, and so does CALL(LINEAR, buffers...), where
     PARAM n, with argument (n, shape), is buffer n.
 
+    The first items that are asked for of a LINEAR are those that wait since it was made: they run
+    once, and have run already if a value was read since then. Later ones run again.
+
     Raises:
         GraphError: a CALL lacks a buffer for a PARAM, or it has another size or type.
     """
     items: list[ExecItem] = []
     for call, buffers in _in_order([linear]):
-        ast, info = call.src[0], call.arg or CallInfo()
-        program = Device[buffers[0].device].compile([ast])[0] if info.copy is None else None
-        items.append(ExecItem(ast, buffers, {"label": ast.arg.name, "kernel": len(items)},
-                              [(var_vals or {})[name] if isinstance(name, str) else name
-                               for name in info.variables],
-                              program, copy=info.copy, origin=call.origin,
-                              writes=[buffers[place] for place, _ in info.writes]))
+        info = call.arg or CallInfo()
+        values = [(var_vals or {})[name] if isinstance(name, str) else name
+                  for name in info.variables]
+        item = _waiting(info, buffers, values) or _item(call, info, buffers, values)
+        item.metadata = {"label": item.ast.arg.name, "kernel": len(items)}
+        items.append(item)
     return items
+
+
+def _waiting(info: CallInfo, buffers: list[Buffer], values: list[int]) -> ExecItem | None:
+    """The item that waits for a CALL to be run, if it is run on its own buffers."""
+    if not info.first or info.first[0].bufs != buffers:
+        return None
+    item = info.first.pop()  # r[impl linear.read.waits]
+    if item.done and item.values != values:
+        return None
+    item.values = values
+    return item
+
+
+def _item(call: UOp, info: CallInfo, buffers: list[Buffer], values: list[int]) -> ExecItem:
+    """A CALL's kernel as an item that nobody waits for."""
+    ast = call.src[0]
+    program = Device[buffers[0].device].compile([ast])[0] if info.copy is None else None
+    return ExecItem(ast, buffers, {}, values, program, copy=info.copy, origin=call.origin,
+                    writes=[buffers[place] for place, _ in info.writes])
 
 
 def memory_planner(schedule: Sequence[ExecItem], keep: Sequence[Buffer] = ()) -> list[ExecItem]:
     """Give buffers that nothing outside the schedule can observe places in one arena per device.
 
-    These are the buffers without memory that no living tensor needs, that are not in `keep`, and
-    that a kernel of the schedule fills before any reads them.
+    These are the buffers without memory that no living tensor needs, no kernel uses that waits and
+    is not in the schedule, that are not in `keep`, and that a kernel of the schedule fills before
+    any reads them.
     """
     needed = toposort([h.uop for h in living() if not is_lost(h.uop)], lambda u: leaf_of(u) is None)
     held = {leaf.arg[0] for leaf in (leaf_of(u) for u in needed) if leaf is not None}
-    kept = {*keep, *held, *_read_first(schedule)}
+    mine = {id(item) for item in schedule}
+    others = {b for item in session.scheduled if id(item) not in mine for b in item.bufs}
+    kept = {*keep, *held, *others, *_read_first(schedule)}
     numbers: dict[Buffer, int] = {}
     touched: list[list[int]] = []
     for item in schedule:
-        # r[impl linear.memory.kept]
-        mine = [b for b in item.bufs if b.memory is None and b.host is None and b not in kept]
-        touched.append([numbers.setdefault(b, len(numbers)) for b in mine])
+        # r[impl linear.memory.kept+2]
+        free = [b for b in item.bufs if b.memory is None and b.host is None and b not in kept]
+        touched.append([numbers.setdefault(b, len(numbers)) for b in free])
     for device in dict.fromkeys(b.device for b in numbers):
         nbytes = {n: b.nbytes for b, n in numbers.items() if b.device == device}
         planned = memory.plan(memory.lifetimes(range(len(schedule)), touched, nbytes))

@@ -52,6 +52,14 @@ class LaunchesWhatIsWatched(Edit):
     old, new = "session.scheduled or session.capturing.observers or", "session.scheduled or"
 
 
+class LaunchesWhatIsMeasured(Edit):
+    rule = "realize.direct.same"
+    description = "kernels are launched at once where somebody measures"
+    first = "test_nothing_is_launched_at_once_where_somebody_measures"
+    file = "impl/realize/values.py"
+    old, new = "or session.spans is not None", ""
+
+
 class LaunchesWhereTheValueLies(Edit):
     rule = "realize.direct.same"
     description = "a kernel is launched at once on the default device, whatever its holder names"

@@ -59,7 +59,7 @@ def measured() -> Iterator[list[Span]]:
     """What devices do in this block, each kernel and transfer by itself, and when.
 
     What is not in a lane of a mesh is in the lane "compute", or "copy", of its device. Kernels of
-    captured functions that are replayed are not measured.
+    captured functions that are replayed are not measured, nor are items that the caller runs.
     """
     before, session.spans = session.spans, []
     try:

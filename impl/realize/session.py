@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from impl.effects import Buffer, lock
+from impl.effects import Buffer
 from impl.places import ANYWHERE, Place
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class Scheduled(Protocol):
     """A kernel that the caller was given to run."""
 
     done: bool
+    bufs: list[Buffer]
     writes: list[Buffer]
 
     def run(self) -> float:
@@ -86,7 +87,6 @@ class Session:
     """
 
     def __init__(self) -> None:
-        self.lock = lock
         self.arenas: dict[Place, Memory] = {}  # by device: the block for temporaries
         self.scheduled: list[Scheduled] = []  # what the caller has not run yet
         self.first: set[UOp] = set()  # what is computed now, since others wait for it

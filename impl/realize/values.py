@@ -70,8 +70,8 @@ def _short(holder: Holder, mode: Mode) -> tuple[tuple[Any, ...], list[Buffer]] |
     its holder: what reads no memory may have been computed here, and be asked for elsewhere.
     """
     root, default = holder.uop, mode.default
-    if session.scheduled or session.capturing.observers or root.realized is not None \
-            or holder.device != default or session.default != default:
+    if session.scheduled or session.capturing.observers or session.spans is not None \
+            or root.realized is not None or holder.device != default or session.default != default:
         return None
     found = short_key(root, mode.circumstances)
     if found is not None:

@@ -23,7 +23,7 @@ from impl.effects import collect
 from impl.fusion import FusionLimits, late
 from impl.ir import Ops, UOp
 from impl.linear import create_schedule, get_kernel_graph
-from impl.memory import takeovers
+from impl.memory import spans, takeovers
 from impl.ordering import Uses, linearize
 from impl.places import Place
 from impl.schedule import Environment, Plan, make_plan
@@ -164,7 +164,7 @@ class EndsAtOnce(lives.Lives):
                                  of_late_twins])
 def test_all_who_ask_how_long_a_value_is_needed_ask_one_class(ask: Callable[[], Any]) -> None:
     expected = ask()
-    with patch.object(memory, "Lives", EndsAtOnce), patch.object(takeovers, "Lives", EndsAtOnce), \
+    with patch.object(spans, "Lives", EndsAtOnce), patch.object(takeovers, "Lives", EndsAtOnce), \
             patch.object(ordering, "Lives", EndsAtOnce), patch.object(late, "Lives", EndsAtOnce):
         assert ask() != expected
 

@@ -179,7 +179,7 @@ def test_a_call_that_lacks_a_buffer_is_refused() -> None:
                 linear_to_schedule(UOp(Ops.LINEAR, dtypes.index, (call,)))
 
 
-@verifies("linear.memory.kept")
+@verifies("linear.memory.kept+2")
 def test_kept_buffers_get_memory_of_their_own() -> None:
     y, expected = several()
     linear = lower_sink_to_linear(sink(y))
@@ -199,7 +199,7 @@ def separate(x: Tensor, array: np.ndarray) -> tuple[Tensor, np.ndarray]:
     return (y * 1).contiguous(), (np.exp(array[::-1] * 2)[::-1] + 1)[::-1]
 
 
-@verifies("linear.memory.kept")
+@verifies("linear.memory.kept+2")
 @pytest.mark.parametrize("held", ["tensor", "expression"])
 def test_what_living_tensors_need_is_not_placed(held: str) -> None:
     """Neither what a tensor is, nor what its pending expression reads."""
@@ -221,29 +221,103 @@ def test_what_living_tensors_need_is_not_placed(held: str) -> None:
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
 
 
-@verifies("linear.memory.kept")
+@verifies("linear.memory.kept+2")
 @pytest.mark.parametrize("part", [False, True])
 def test_what_comes_from_before_is_not_placed(part: bool) -> None:
-    """Two schedules, the second planned before the first has run."""
-    first = (Tensor(np.ones(64, np.float32)).realize() * 5).contiguous()
-    before = lower_sink_to_linear(sink(first))
-    assert before is not None and first.uop.realized is not None
-    buffer: Buffer = first.uop.realized.arg[0]
-    first.uop = first.uop.realized
+    """Two schedules that are called with a buffer, the second planned before the first has run."""
+    x = Tensor(np.ones(64, np.float32)).realize()
+    first, state = (x * 6).contiguous(), Tensor(np.full(64, 5, np.float32)).realize()
+    given = Buffer(first.device, dtypes.float32, 64)
+    before = called(first, first, given)
     if part:
-        first[10:20] = 7  # writes what it does not fill
+        state[10:20] = 7  # writes what it does not fill
     with Context(FUSE=0):
-        y = (first.exp() * 2).contiguous().flip(0) + 1
-        after = lower_sink_to_linear(sink(y))
-    assert after is not None
-    del first
+        y = (state.exp() * 2).contiguous().flip(0) + 1
+        after = called(y, state, given)
     items = memory_planner(linear_to_schedule(after))
-    assert buffer.memory is None
+    assert given.memory is None
     run_schedule([*linear_to_schedule(before), *items])
-    expected = np.full(64, 5.0)
+    expected = np.full(64, 6.0)
     if part:
         expected[10:20] = 7
     np.testing.assert_allclose(y.numpy(), np.exp(expected)[::-1] * 2 + 1, rtol=1e-5)
+
+
+def called(value: Tensor, changed: Tensor, given: Buffer) -> UOp:
+    """The schedule of a value, which has run, called with a buffer in place of a tensor's."""
+    linear = lower_sink_to_linear(sink(value))
+    assert linear is not None
+    run_schedule(linear_to_schedule(linear))
+    (own,) = made_of(changed)
+    steps = linear_of_params(linear, [own.arg[0]])
+    call = UOp(Ops.CALL, dtypes.index, (steps, given.leaf((given.size,))))
+    return UOp(Ops.LINEAR, dtypes.index, (call,))
+
+
+@verifies("linear.memory.kept+2")
+def test_what_the_rest_of_a_linear_needs_is_not_placed() -> None:
+    array = np.linspace(-1, 1, 64, dtype=np.float32)
+    with Context(FUSE=0):
+        y, expected = separate(Tensor(array).realize(), array)
+        linear = lower_sink_to_linear(sink(y))
+        assert linear is not None and len(linear.src) > 3
+        items = memory_planner(linear_to_schedule(UOp(Ops.LINEAR, dtypes.index, linear.src[:3])))
+    made = [item.writes[0] for item in items]
+    assert [buffer.memory is None for buffer in made] == [False, False, True]
+    run_schedule(items)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
+
+
+@verifies("linear.read.waits")
+@pytest.mark.parametrize("asked", ["before", "after"])
+def test_what_is_read_before_its_linear_runs(asked: str) -> None:
+    """It is computed then, once, whether the items of the LINEAR are there already or not."""
+    with Context(DEVICE="REFERENCE", FUSE=0):
+        big = Tensor(np.full(64, 7, np.float32)).realize()
+        del big  # its memory is given to another
+        x, state = (Tensor(np.arange(3, dtype=np.float32)).realize() for _ in range(2))
+        y = x * 2 + 5
+        state.assign(state + x)
+        linear = lower_sink_to_linear(sink(y, state))
+        assert linear is not None and len(linear.src) > 1
+        items = linear_to_schedule(linear) if asked == "before" else []
+        assert (y + 1).tolist() == [6, 8, 10]
+        assert state.tolist() == [0, 2, 4]
+        items = items or linear_to_schedule(linear)
+        assert [item.metadata["kernel"] for item in items] == list(range(len(linear.src)))
+        run_schedule(items)
+        assert y.tolist() == [5, 7, 9] and state.tolist() == [0, 2, 4]
+        run_schedule(linear_to_schedule(linear))  # what is asked for again runs again
+        assert state.tolist() == [0, 3, 6]
+
+
+@verifies("linear.read.waits")
+def test_a_linear_that_waits_is_called_with_other_buffers() -> None:
+    with Context(DEVICE="REFERENCE"):
+        x, other = (Tensor(np.arange(n, n + 3, dtype=np.float32)).realize() for n in (0, 10))
+        x.assign(x + 1)
+        linear = lower_sink_to_linear(sink(x))
+        assert linear is not None
+        (own,), (given,) = made_of(x), made_of(other)
+        steps = linear_of_params(linear, [own.arg[0]])
+        for leaf in (given, own):
+            call = UOp(Ops.CALL, dtypes.index, (steps, leaf))
+            run_schedule(linear_to_schedule(UOp(Ops.LINEAR, dtypes.index, (call,))))
+            assert other.tolist() == [11, 12, 13]
+        assert x.tolist() == [1, 2, 3]
+
+
+@verifies("linear.read.waits")
+def test_a_linear_that_waits_runs_with_the_values_that_are_given() -> None:
+    with Context(DEVICE="REFERENCE"):
+        for early in (False, True):
+            y = Tensor(Variable("n", 0, 9).bind(4)).cast(dtypes.float32) * 2
+            linear, values = create_linear_with_vars(sink(y))
+            assert values == {"n": 4}
+            if early:
+                assert y.tolist() == 8
+            run_schedule(linear_to_schedule(linear, {"n": 7}))
+            assert y.tolist() == 14
 
 
 @verifies("realize.schedule.once")

@@ -127,6 +127,19 @@ def test_nothing_is_launched_at_once_in_a_capture() -> None:
 
 
 @verifies("realize.direct.same")
+def test_nothing_is_launched_at_once_where_somebody_measures() -> None:
+    a, b = vector(1, 2, 3), vector(4, 5, 6)
+    for _ in range(3):
+        (a - b).realize()
+    with realize.measured() as spans:
+        for number in range(1, 3):
+            assert (a - b).tolist() == [-3, -3, -3]
+            assert [(span.device, span.lane) for span in spans] == [(a.device, "compute")] * number
+    (a - b).realize()
+    assert len(spans) == 2
+
+
+@verifies("realize.direct.same")
 def test_a_launch_at_once_without_memory_changes_nothing(
         monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = vector(1, 2, 3), vector(4, 5, 6)
