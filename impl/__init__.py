@@ -130,7 +130,7 @@ playback.capture()
 
 from impl import (  # noqa: E402
     export,
-    nn,  # layers are written with the public API only
+    nn,  # layers stand on top of all that is imported above
 )
 from impl import transforms as func  # noqa: E402
 from impl.replay import TinyJit  # noqa: E402

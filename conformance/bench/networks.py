@@ -21,6 +21,7 @@ from typing import Any
 
 from conformance.bench.architectures import ARCHITECTURES, Network
 from conformance.bench.limits import Limits, measure
+from conformance.bench.rounds import commit
 from conformance.bench.workloads import Work
 from impl import Context, Tensor, realize
 from impl import torch as as_torch
@@ -107,7 +108,8 @@ def main(options: Namespace) -> int:
                 if options.all or is_slow(row, total):
                     print(_line(row), flush=True)
     if options.json:
-        Path(options.json).write_text(json.dumps([asdict(row) for row in found], indent=1))
+        Path(options.json).write_text(json.dumps(
+            {"commit": commit(), "kernels": [asdict(row) for row in found]}, indent=1))
     return int(any(row.reached < 1 / FACTOR for row in found))
 
 
