@@ -116,6 +116,8 @@ class Following(Calls):
         """
         # r[impl following.reads.places]
         held = self.reads.note(kind, owner, key, path)
+        if value and all(isinstance(each, Outside) and each.value is held for each in value):
+            return True  # `model.steps += 1`: a tensor is assigned to, and put where it is
         if not (pure.is_plain(held) or held is MISSING) or not all(
                 isinstance(each, Outcome) or isinstance(each, Outside)
                 and pure.is_plain(each.value) for each in value):

@@ -337,6 +337,10 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
     if each.opname != "BINARY_OP":
         stack.append(NOTHING)
         return
+    if each.argrepr.endswith("=") and all(
+            isinstance(thing, Outside) and type(thing.value) is Tensor for thing in left):
+        stack.append(left)  # a tensor is assigned to, and is what it was
+        return
     result = NOTHING | found & SIZES
     if each.argrepr in ("+", "%") and (text := following.text(left)) != NOTHING:
         following.count(right)

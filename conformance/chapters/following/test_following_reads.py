@@ -552,6 +552,40 @@ def test_a_model_of_layers_is_replayed_until_a_layer_is_another_one() -> None:
 
 
 @verifies("following.reads.places", observe="replay")
+def test_a_buffer_that_is_added_to_is_assigned_to() -> None:
+    """`model.steps += 1` puts the same tensor where it was."""
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            self.steps, self.other = numbers(0), numbers(7)
+            self.total, self.swapped = numbers(0), False
+
+        def __call__(self, x: Tensor) -> Tensor:
+            self.steps += 1
+            self.total *= 2
+            self.total += x
+            return x * self.steps
+
+    model = Counting()
+    step = TinyJit(lambda x: model(x))
+    total = 0.0
+    for turn in range(1, 7):
+        total = total * 2 + turn
+        assert step(numbers(turn)).item() == turn * turn and model.total.item() == total
+    assert step.replays == 4
+    model.steps = model.other  # another tensor: another capture
+    assert step(numbers(1)).item() == 8 and model.other.item() == 8
+
+    def swaps(x: Tensor) -> Tensor:
+        model.total = model.other
+        return x + model.total
+    traced = TinyJit(swaps)
+    assert [traced(numbers(turn)).item() for turn in range(4)] == [8, 9, 10, 11]
+    for _ in range(3):
+        model.total = numbers(3)  # what is put there is not what was there
+        assert traced(numbers(1)).item() == 9 and model.total is model.other
+
+
+@verifies("following.reads.places", observe="replay")
 def test_guards_and_reasons_have_one_order() -> None:
     """Wherever in memory lies what is found: so another process tells the same."""
     first, second, third = (types.SimpleNamespace(scale=n, shift=n) for n in range(3))
