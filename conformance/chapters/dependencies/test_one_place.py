@@ -134,22 +134,27 @@ def of_an_order() -> Any:
     return linearize(4, needs, Uses({0: 64, 1: 64}, [[0], [1], [0], [1]]))
 
 
-def of_late_twins() -> Any:
+def forward_and_back() -> list[Tensor]:
     """Values of a way forward that the way back needs again, in the opposite order."""
-    hidden = Tensor(np.ones((24, 24), np.float32)).realize()
+    hidden, factor = (Tensor(np.ones(shape, np.float32)).realize() for shape in ((24, 24), 24))
     weights = [Tensor(np.full((24, 24), i, np.float32)).realize() for i in range(3)]
     kept = []
     for weight in weights:
         mixed = weight @ hidden
-        gate = mixed.sigmoid()
+        gate = (mixed * factor).sigmoid()
         kept.append((hidden, mixed, gate))
         hidden = (mixed * gate).T  # the next layer walks over it in another direction
-    back, found = hidden, []
+    back, found = hidden * factor, []
     for weight, (before, mixed, gate) in zip(weights[::-1], kept[::-1], strict=True):
         slope = back.T * (gate + mixed * (gate - gate * gate))
         back = weight.T @ slope
         found.append(weight.assign(weight - slope @ before.T))
-    return [kernel.stages for kernel in planned(*found, back, limits=SCARCE).kernels]
+    return [*found, back]
+
+
+def of_late_twins() -> Any:
+    """What nobody holds any more is made again where it is read."""
+    return [kernel.stages for kernel in planned(*forward_and_back(), limits=SCARCE).kernels]
 
 
 class EndsAtOnce(lives.Lives):
