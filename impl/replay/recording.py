@@ -88,6 +88,7 @@ class Recording:
         self.uses = self.shortcuts = 0
         self.shortcut: Hold | None = None  # the guards of calls that need only be launched
         self.is_tried = False  # whether one was looked for, of a function with states
+        self.last = "tensors share memory in another way"  # why no replay is right, last time
         self._prepare(runs)
         self.plain = self._is_plain()
 
@@ -316,7 +317,7 @@ class Recording:
         if self.unsure(arguments):
             return "the kernels differ for each value of " + ", ".join(
                 sorted({bind.src[0].arg[0] for bind in self.variables.values()}))
-        return getattr(self, "last", "tensors share memory in another way")
+        return self.last
 
     def is_like(self, other: Recording) -> bool:
         """Whether two captures differ in nothing but the values of variables, or not at all."""
