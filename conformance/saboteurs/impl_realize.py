@@ -114,6 +114,15 @@ class CommitsBeforeItRuns(Edit):
     new = "    run.commit(); turns = _InTurn(run, mode)\n"
 
 
+class CombinationsAreCompiledOnTheWay(Edit):
+    rule = "realize.failure.left+2"
+    description = "kernels of collectives are compiled when the turn of these has come"
+    first = "test_a_compiler_that_fails_at_a_collective_changes_nothing"
+    file = "impl/realize/run.py"
+    old = "elif kernel.transfer is not None and kernel.transfer.op is not None:"
+    new = "elif False:"
+
+
 class AllocatesOnTheWay(ImplPatch):
     rule = "realize.failure.left+2"
     description = "memory is allocated for a kernel when its turn has come"

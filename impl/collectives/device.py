@@ -268,6 +268,20 @@ class MeshDevice(DeviceBackend):
                 [source.members[i] for i in members], [target.members[i] for i in members],
                 transfer.op) for _, (source, target), nbytes, _ in given])
 
+    def compile_combinations(self, transfer: Transfer, sizes: Sequence[int],
+                             dtype: DType) -> None:
+        """Compile the kernels that combine what arrives in collectives; bytes as in `together`.
+
+        Between processes MPI combines most; what it cannot is compiled when its turn has come.
+        """
+        by_nccl = nccl.usable(self.members) and nccl.Clique.can(transfer, dtype)
+        if transfer.op is None or by_nccl or not self.is_whole:
+            return
+        for members in transfer.mesh.groups(transfer.axis):
+            group = Peers([self.members[i] for i in members], dtype)
+            for nbytes in dict.fromkeys(sizes):
+                group.compile(group.rounds(transfer.kind, nbytes, transfer.shift), transfer.op)
+
     def sends(self, transfer: Transfer, sizes: Sequence[int], dtype: DType) -> dict[str, Any]:
         """What each device does in collectives that go together, as plain data; bytes as in
         `together`. The bytes of one are behind those of the one before.

@@ -110,6 +110,13 @@ class Peers:
     def _phase(self) -> Phase:
         return [[] for _ in self.devices]
 
+    def compile(self, found: Rounds, op: Ops) -> None:
+        """Compile the kernels that combine what arrives in some rounds."""
+        for device, size in dict.fromkeys((move.receiver, move.stop - move.start)
+                                          for moves in found for move in moves if move.combined):
+            if size > 0:
+                self.devices[device].compile([combining_kernel(op, self.dtype, size)])
+
     def _combination(self, device: int, op: Ops, target: Memory, other: Memory) -> Action:
         """Combine the elements of two blocks, in the first of them."""
         kernel = combining_kernel(op, self.dtype, target.nbytes // self.dtype.itemsize)

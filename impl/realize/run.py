@@ -8,6 +8,7 @@ import numpy as np
 
 from impl import settings, symbolic
 from impl.caching import Canonical
+from impl.collectives import MeshDevice
 from impl.custom import written_text
 from impl.custom.texts import line_in_file, refused_line
 from impl.device import Device, GlobalCounters, Memory, Program
@@ -147,12 +148,10 @@ def _arena(device: Place, nbytes: int, own: bool) -> Memory:
 def programs_of(plan: Plan, nodes: Sequence[UOp] = ()) -> list[Program | None]:
     """The compiled kernels of a plan; compiled together at the first call. Copies have none.
 
-    So are the bodies of its loops. `nodes` are those of this call, for the line of an error.
+    So is what its loops and collectives run. `nodes` are those of this call, for an error's line.
     """
     if plan.programs is None:
-        for kernel in plan.kernels:  # r[impl realize.failure.left+2]
-            if isinstance(kernel.copy, LoopInfo):
-                session.prepare_loop(kernel.copy, kernel.device)
+        _compile_within(plan, nodes)
         before = _counts()
         programs: list[Program | None] = [None] * len(plan.kernels)
         devices = dict.fromkeys(k.device for k in plan.kernels)
@@ -174,6 +173,25 @@ def programs_of(plan: Plan, nodes: Sequence[UOp] = ()) -> list[Program | None]:
             for recorder in session.program_recorders:
                 recorder(plan)
     return plan.programs
+
+
+def _compile_within(plan: Plan, nodes: Sequence[UOp]) -> None:
+    """Compile what loops and collectives run: bodies, and kernels that combine what arrives."""
+    # r[impl realize.failure.left+2]
+    for number, kernel in enumerate(plan.kernels):
+        if isinstance(kernel.copy, LoopInfo):
+            session.prepare_loop(kernel.copy, kernel.device)
+        elif kernel.transfer is not None and kernel.transfer.op is not None:
+            device, ends = Device[kernel.device], [plan.storages[n] for n in kernel.arguments]
+            assert isinstance(device, MeshDevice)
+            sizes = [end.nbytes for end in ends]
+            try:
+                device.compile_combinations(
+                    kernel.transfer, list(map(min, sizes[::2], sizes[1::2])), ends[-1].dtype)
+            except _OF_KERNELS as error:
+                if nodes:
+                    error.say_line(kernel_line(plan, number, nodes))
+                raise
 
 
 #: What can be wrong with a kernel: for us, for its compiler, for its device.

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from impl.collectives.running import SETTINGS
 from impl.collectives.steps import permuted, predicted, sent
 from impl.device import Memory
 from impl.dtypes import dtypes
-from impl.errors import ArgumentError
+from impl.errors import ArgumentError, CompileError
 from impl.ir import Ops
+from impl.schedule import schedule_cache
 
 DEVICES = tuple(f"REFERENCE:{i}" if i else "REFERENCE" for i in range(5))
 
@@ -263,3 +265,38 @@ def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
     assert "nothing would be" not in due
     scattered = Tensor.schedule_document(Tensor.empty(8, 4).shard(mesh, data=0))["kernels"]
     assert [row["sent"] for row in scattered if "sent" in row] == [64]
+
+
+@verifies("realize.failure.left+2")
+@pytest.mark.parametrize("algorithm", ["ring", "naive"])
+def test_a_compiler_that_fails_at_a_collective_changes_nothing(
+        algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it fails at a kernel that combines what arrives."""
+    with Context(DEVICE="REFERENCE", ALLREDUCE=algorithm):
+        device, mesh = type(Device["REFERENCE"]), ("REFERENCE", "REFERENCE:1")
+        loaded, left, failed = device.load, 0, 0
+
+        def loads(self: Any, asts: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise CompileError("test", "no", "none")
+            return loaded(self, asts)
+
+        for most in range(9):
+            schedule_cache.clear()
+            state = Tensor(np.ones((4, 6), np.float32)).shard(mesh, 0).realize()
+            for place in (*mesh, state.uop.arg[0].device):  # nothing is compiled yet
+                monkeypatch.setattr(Device[place], "programs", {})
+            state.assign(state + 1)
+            total = (state * 3).sum(0) + 1
+            with monkeypatch.context() as patched:
+                left = most
+                patched.setattr(device, "load", loads)
+                try:
+                    Tensor.realize(state, total)
+                except CompileError:
+                    failed += 1
+            assert state.tolist() == [[2.0] * 6] * 4
+            assert total.tolist() == [25.0] * 6
+    assert 3 <= failed < 9
