@@ -38,7 +38,7 @@ class NobodyHoldsAnything(ImplPatch):
     target = "impl.placement:place_writes"
 
     def replacement(self, original: Function) -> Function:
-        return lambda values, stages, held, asked: original(values, stages, set(), asked)
+        return lambda values, stages, held, *more: original(values, stages, set(), *more)
 
 
 class TwoSuccessors(ImplPatch):

@@ -10,6 +10,14 @@ from conformance.saboteurs.impl_patches import ImplPatch
 Function = Callable[..., Any]
 
 
+class PlansAreTakenAtAnyPrice(Edit):
+    rule = "choosing.product.refused"
+    description = "a product whose plan has a step that is not legal has no kernel"
+    first = "test_a_plan_that_is_not_legal_is_not_taken"
+    file = "impl/choosing/heuristic.py"
+    old, new = "or self._if_legal(plan_product, node)", "or plan_product(self, node)"
+
+
 class TapsReadForThemselves(Edit):
     rule = "choosing.product.windows"
     description = "what the taps of a gradient share is read, and computed, for each of them"

@@ -61,6 +61,14 @@ class CapturesForgetForEver(ImplPatch):
         return lambda capture: None
 
 
+class MovementsAreKnownOfStandIns(Edit):
+    rule = "replay.gradient.eager"
+    description = "a movement of an argument that the captured call returned is one of its stand-in"
+    first = "test_a_result_that_is_a_movement_of_a_parameter"
+    file = "impl/replay/history.py"
+    old, new = "known = self.root if anew else shown_value", "known = shown_value"
+
+
 class StatesMakeResultsForget(Edit):
     rule = "replay.gradient.eager"
     description = "a result holds nothing where the function writes to any state"

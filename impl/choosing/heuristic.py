@@ -22,6 +22,7 @@ from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, DeviceLimits
 from impl.steps.loops import Cut, Own, Swap
 from impl.steps.split import Split
+from impl.steps.step import StepError
 from impl.steps.upcast import Upcast
 
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
@@ -95,9 +96,20 @@ class HandPlanner(Planner):
             total *= self.extent(lane)
         return total
 
+    def _if_legal(self, plan: Callable[[HandPlanner, UOp], bool], node: UOp) -> bool:
+        """Take the steps of a plan; none of them if one turns out not to be legal."""
+        # r[impl choosing.product.refused]
+        known, steps, cut, made = self.known, [*self.steps], {*self.cut}, {*self.made}
+        try:
+            return plan(self, node)
+        except StepError:
+            self._look(known)
+            self.steps[:], self.cut, self.made = steps, cut, made
+            return False
+
     def _reduction(self, node: UOp) -> None:
         """Steps for one reduction: which loop is the vector, and which share what is loaded."""
-        if plan_rows(self, node) or plan_product(self, node):
+        if plan_rows(self, node) or self._if_legal(plan_product, node):
             return
         node = self.again(node)  # what was no product may have taken a step before that was seen
         if plan_windows(self, node):

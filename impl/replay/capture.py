@@ -165,7 +165,7 @@ class Capture:
             if expression is not None:
                 buffer, shape = buffer_and_shape(tensor)
                 tensor.uop = buffer.leaf(shape)  # without another name
-                expression.note(tensor.uop, *standing)
+                expression.note(tensor.uop, *standing, id(tensor) in new)
             tensor._history = None  # it was one of stand-ins
         history.done()
         return history

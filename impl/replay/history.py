@@ -69,12 +69,14 @@ class Expression:
                                                   if why is _GONE else ""))
         return with_gradient(self.form, lost(tuple(leaves.values()), error, why is _GONE))
 
-    def note(self, leaf: UOp, dependent: bool | int, held: bool,
-             parts: Sequence[Stood]) -> None:
+    def note(self, leaf: UOp, dependent: bool | int, held: bool, parts: Sequence[Stood],
+             anew: bool = False) -> None:
         """A call has filled this leaf: see `Standing`. That of an argument which is returned as it
-        is knows already what it was computed from.
+        is knows already what it was computed from. What the captured call made `anew` knows it of
+        stand-ins.
         """
-        if leaf.late is not None and shown_value(self.root).op is Ops.BUFFER:
+        known = self.root if anew else shown_value(self.root)
+        if leaf.late is not None and known.op is Ops.BUFFER:
             return
         note_late(leaf, (self, held, *parts))
         leaf.arg[0].told = leaf.arg[1]

@@ -596,3 +596,17 @@ def test_an_operand_of_several_parts_is_computed_once(width: int) -> None:
             out = exact(made, np.zeros(16 * 96, np.float32), x.reshape(-1), y.reshape(-1),
                         z.reshape(-1), device=device)
             assert (out.reshape(16, 96) == (2 * x + y) @ z).all()
+
+
+@verifies("choosing.product.refused")
+def test_a_plan_that_is_not_legal_is_not_taken() -> None:
+    """Convolutions with stride and dilation along their rows."""
+    for stride, kernel, dilation in (((3, 1), (4, 3), (2, 1)), ((2, 1), (3, 3), (2, 1))):
+        x = Tensor.arange(2 * 37 * 30).reshape(1, 2, 37, 30).float().contiguous().realize()
+        w = Tensor.ones(2, 2, *kernel).contiguous().realize()
+
+        def convolved(x: Tensor, w: Tensor, stride: Any = stride, dilation: Any = dilation) -> Any:
+            return x.conv_transpose2d(w, stride=stride, dilation=dilation).sum((0, 1)).numpy()
+        found = convolved(x, w)
+        with Context(NOOPT=1):
+            assert np.array_equal(found, convolved(x + 0, w + 0))

@@ -225,6 +225,30 @@ def test_an_argument_that_is_computed_for_the_call(flagged: bool, computed: bool
 
 
 @verifies("replay.gradient.eager")
+@pytest.mark.parametrize("body", [
+    lambda x, p: x.flip(0), lambda x, p: (x * p, x.flip(0)), lambda x, p: (x * p, x[1:]),
+    lambda x, p: (x.reshape(2, 1), x * 2), lambda x, p: (x.flip(0).exp(), p.flip(0)),
+    lambda x, p: (x.reshape(2), p.reshape(2))])
+def test_a_result_that_is_a_movement_of_a_parameter(body: Any) -> None:
+    p, step = Tensor([3.0, 5.0], requires_grad=True), TinyJit(lambda x: body(x, p))
+
+    def slopes(function: Any) -> Any:
+        x = Tensor([1.0, 2.0], requires_grad=True)
+        results = function(x)
+        every = results if isinstance(results, tuple) else (results,)
+        loss = sum((each.sin().sum() for each in every), start=(x * x * p).sum())
+        p.grad = None
+        loss.backward()
+        assert p.grad is not None and x.grad is not None
+        return x.grad.tolist(), p.grad.tolist()
+
+    wanted = slopes(lambda x: body(x, p))
+    for number in range(5):
+        assert slopes(step) == wanted, number
+    assert step.replays == 3
+
+
+@verifies("replay.gradient.eager")
 def test_a_result_beside_a_state_that_is_written_holds_its_arguments() -> None:
     """Statistics of a batch norm are no reason that a result forgets what it was computed from."""
     w, mean = Tensor([3.0, 4.0], requires_grad=True), Tensor([0.0, 0.0]).realize()
