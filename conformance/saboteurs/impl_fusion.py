@@ -229,7 +229,7 @@ class ComputesLittleAgain(Edit):
 class TwinsComeTooLate(Edit):
     rule = "fusion.switch.meaning"
     description = "what is computed again comes after the first stage that reads it"
-    first = "test_small_programs_can_be_planned_like_large_ones"
+    first = "test_what_is_computed_again_comes_before_its_readers"
     file = "impl/fusion/late.py"
     old, new = "return min(readers) if readers else", "return min(readers) + 1 if readers else"
 

@@ -239,6 +239,13 @@ for a, b in zip(one, several, strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 # All that is small, and one that is large; and nothing waits before it has to.
 assert made == [(0, 0)] * 2 + [(2, 1)] * 2, made
+# Nor does what needs none of it run later than it may: a sum that another one waits for goes first.
+x = Tensor(np.arange(48, dtype=np.float32).reshape(8, 6)).shard(mesh, data=0).realize()
+w = Tensor(np.ones((6, 6), np.float32)).shard(mesh).realize()
+notes.clear()
+a = x.sum(0)
+Tensor.realize((a * a).sum(), (x @ w).max(0), x.cast("int32").sum(0))
+assert len(notes) == 2, notes
 # Few bytes go with the note.
 x = Tensor(np.arange(6, dtype=np.float64).reshape(2, 3)).shard(mesh, data=0).realize()
 few = [(x + 1).sum(), x.prod(0), x.sum(0).cast("int32"), x.cast("int32").sum(0) * 2]

@@ -620,6 +620,27 @@ def test_small_programs_can_be_planned_like_large_ones() -> None:
     assert counts[0] < counts[1]
 
 
+@verifies("fusion.switch.meaning")
+def test_what_is_computed_again_comes_before_its_readers() -> None:
+    """Also among several stages of one kernel."""
+    def both() -> list[Any]:
+        x = Tensor(np.arange(64, dtype=np.float32).reshape(8, 8) / 64)
+        w = Tensor(np.cos(np.arange(64, dtype=np.float32)).reshape(8, 8))
+        a = (x * 0.5 + 1).tanh()
+        h = (a @ w).relu()
+        results = [(a * h).sum(1), (a.softmax(1) * h.softmax(0)).sum()]
+        total = sum(((each * each).sum() for each in results), start=Tensor(0.0))
+        results += total.gradient(x, w)
+        Tensor.realize(*results)
+        return [each.numpy() for each in results]
+
+    with Context(FUSE=0):
+        expected = both()
+    with Context(SCARCE=1, POISON=1):
+        for one, other in zip(both(), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
 @verifies("fusion.late.same")
 def test_nothing_is_computed_again_where_that_is_not_wanted() -> None:
     counts = []
