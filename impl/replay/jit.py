@@ -14,7 +14,7 @@ from impl.effects import lock
 from impl.errors import ReplayError, user_line
 from impl.following.reads import Reads, Reason
 from impl.realize import session
-from impl.replay.arguments import take_apart
+from impl.replay.arguments import Arguments, take_apart
 from impl.replay.capture import Capture
 from impl.replay.recording import Recording
 from impl.replay.stand_ins import StandIns
@@ -124,8 +124,8 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture, replay or trace."""
-        mode = realize.in_force()
-        if session.capturing.inlined or not mode.captures:
+        mode, capturing = realize.in_force(), session.capturing
+        if capturing.inlined or not mode.captures:
             # r[impl replay.nested.inlined+2]
             return self.function(*args, **kwargs)
         if not kwargs and not mode.poison:
@@ -137,14 +137,18 @@ class TinyJit(Generic[Parameters, Returned]):
                     # In another thread's turn, and where kernels wait, everything is looked at.
                     if lock.owner or session.scheduled:
                         break
-                    found = hold(args, mode)
-                    if found is None:
-                        continue
-                    if isinstance(found, tuple):
-                        return recording.run_again(found)
-                    returned = recording.run_with_states(found)
-                    if returned:
-                        return returned[0]
+                    try:  # what calls it now, a signal, does not find it half launched
+                        capturing.inlined += 1  # r[impl replay.call.interrupted]
+                        found = hold(args, mode)
+                        if found is None:
+                            continue
+                        if isinstance(found, tuple):
+                            return recording.run_again(found)
+                        returned = recording.run_with_states(found)
+                        if returned:
+                            return returned[0]
+                    finally:
+                        capturing.inlined -= 1
         return self._in_full(args, kwargs, bool(mode.poison))
 
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:
@@ -177,8 +181,12 @@ class TinyJit(Generic[Parameters, Returned]):
             arguments = take_apart((args, kwargs))
         except ReplayError:
             return False, None
-        mode = realize.in_force()
-        entries = self.entries
+        with session.capturing.inlining():  # r[impl replay.call.interrupted]
+            return self._replay_one(arguments, poisoned)
+
+    def _replay_one(self, arguments: Arguments, poisoned: bool) -> tuple[bool, Any]:
+        """Replay the first entry that fits."""
+        mode, entries = realize.in_force(), self.entries
         for place, recording in enumerate(entries):
             now = recording.located(arguments) if recording.fits(arguments, mode) else None
             if now is not None:

@@ -12,6 +12,7 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit
+from impl.cpu.programs import CPUTable
 from impl.tensor.random import generator
 
 
@@ -201,3 +202,28 @@ def test_two_captures_at_once_are_no_more_than_there_may_be(
     with Context(JIT_ENTRIES=1):
         assert step(numbers(5), 2).item() == 10
     assert len(step.entries) == 1 and step.traces == 1
+
+
+@verifies("replay.call.interrupted")
+@pytest.mark.parametrize("short", [True, False])
+def test_a_call_inside_of_a_replay_runs_as_it_is(short: bool,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handler of a signal may come between any two steps: here before the kernels run."""
+    step, launch, inner = TinyJit(lambda x: x * 2), CPUTable.run, list[Any]()
+    values = [numbers(number) for number in (1, 2, 3)]
+    for value in values * 2:
+        step(value)
+
+    def interrupted(table: Any) -> None:
+        if not inner:
+            inner.append(None)
+            inner[0] = step(values[2])
+        launch(table)
+
+    replays = step.replays
+    monkeypatch.setattr(CPUTable, "run", interrupted)
+    if not short:
+        for entry in step.entries:
+            entry.shortcut = None
+    assert step(values[0]).tolist() == [2.0] and inner[0].tolist() == [6.0]
+    assert step.replays == replays + 1
