@@ -324,7 +324,7 @@ class CapturesInsideACapture(Edit):
     rule = "replay.nested.inlined+2"
     description = "a captured function counts its calls and is replayed inside another one"
     file = "impl/replay/jit.py"
-    old = "if session.capturing.inlined or not mode.captures:"
+    old = "if capturing.inlined or not mode.captures:"
     new = "if not mode.captures:"
 
 
@@ -356,7 +356,7 @@ class ArgumentsForgetWhatTheyWere(Edit):
     description = "an argument that is returned as it is comes from nowhere"
     file = "impl/replay/history.py"
     first = "test_an_argument_that_is_returned_as_it_is"
-    old, new = "if leaf.late is not None and shown_value(self.root).op is Ops.BUFFER:", "if False:"
+    old, new = "if leaf.late is not None and known.op is Ops.BUFFER:", "if False:"
 
 
 class GradientsHaveTheValuesOfTheCapture(Edit):
