@@ -74,7 +74,7 @@ class HandlersReplay(Edit):
     description = "a captured function is replayed while its kernels are being launched"
     first = "test_a_call_inside_of_a_replay_runs_as_it_is"
     file = "impl/replay/jit.py"
-    old, new = "capturing.inlined += 1  # r", "capturing.inlined += 0  # r"
+    old, new = "with session.capturing.inlining():  # r", "with lock.mutex:  # r"
 
 
 class StatesMakeResultsForget(Edit):
