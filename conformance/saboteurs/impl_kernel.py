@@ -313,11 +313,12 @@ class NumbersBeginAtZero(ImplPatch):
         return itertools.count()
 
 
-class LanesOfLoopsWithoutExtent(Edit):
+class StepsAreNotTakenBack(Edit):
     rule = "choosing.step.legal+2"
-    description = "lanes are cut off a loop whose extent is known at run time only"
-    file = "impl/choosing/products.py"
-    old, new = "if not extent:  # r[impl choosing.step.legal+2]", "if extent is None:  #"
+    description = "a plan with a step that is not legal ends in an error"
+    first = "test_a_plan_that_is_not_legal_is_not_taken"
+    file = "impl/choosing/heuristic.py"
+    old, new = "except StepError:\n            self._look", "except KeyError:\n            self._look"
 
 
 class LocalMemoryTwice(Edit):

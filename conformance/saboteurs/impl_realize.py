@@ -155,14 +155,6 @@ class KernelsOfALinearFailInSilence(Edit):
     old, new = "writes=[buffers[place] for place, _ in info.writes]", "writes=[]"
 
 
-class LeavesTheRestUnrun(Edit):
-    rule = "realize.failure.left+2"
-    description = "kernels that wait for one that failed are read as if they had run"
-    first = "test_kernels_after_one_that_failed_are_not_read"
-    file = "impl/realize/schedule.py"
-    old, new = "session.scheduled += waiting", "pass"
-
-
 class MarksTheLastKernel(Edit):
     rule = "realize.failure.left+2"
     description = "after an interruption only what the last kernel wrote is taken for lost"

@@ -599,6 +599,7 @@ def test_an_operand_of_several_parts_is_computed_once(width: int) -> None:
 
 
 @verifies("choosing.product.refused")
+@verifies("choosing.step.legal+2")
 def test_a_plan_that_is_not_legal_is_not_taken() -> None:
     """Convolutions with stride and dilation along their rows."""
     for stride, kernel, dilation in (((3, 1), (4, 3), (2, 1)), ((2, 1), (3, 3), (2, 1))):
