@@ -318,7 +318,7 @@ class StepsAreNotTakenBack(Edit):
     description = "a plan with a step that is not legal ends in an error"
     first = "test_a_plan_that_is_not_legal_is_not_taken"
     file = "impl/choosing/heuristic.py"
-    old, new = "except StepError:\n            self._look", "except KeyError:\n            self._look"
+    old, new = "except StepError:\n            self._", "except KeyError:\n            self._"
 
 
 class LocalMemoryTwice(Edit):
