@@ -436,20 +436,23 @@ def intern(key: tuple[Any, ...], arg: Any) -> UOp:
 
     The only way to make a node that is interned. Whoever knows that it is new comes here at once.
     """
+    op, dtype, src, _, tag = key if len(key) == 5 else key[:5]
+    if op is _BUFFER and tag is None:
+        return leaf_node(dtype, arg)  # made otherwise than by `Buffer.leaf`
+    if op is _CONST and dtype.kind == "f" and len(key) == 5:
+        return _floating(dtype, arg, tag)  # made otherwise than by `UOp.const`
     draft: Any = _new(_Draft)  # and no function for its parts: every node is made here
-    op, draft.dtype, draft.src, _, draft.tag = key if len(key) == 5 else key[:5]
-    draft.op, draft.arg = op, arg
+    draft.op, draft.dtype, draft.src, draft.arg, draft.tag = op, dtype, src, arg, tag
     draft.origin = draft.realized = draft.bounds = draft.late = None
-    if op is _BUFFER:
-        return leaf_node(draft.dtype, arg)  # made otherwise than by `Buffer.leaf`
-    if op is _CONST and draft.dtype.kind == "f" and len(key) == 5:
-        return _floating(draft.dtype, arg, draft.tag)  # made otherwise than by `UOp.const`
-    rule = _shape_rules.get(op)
-    draft.shape = None if rule is None else rule(draft.src, arg)
-    reads = 0
-    for source in draft.src:
-        reads |= source.reads
-    draft.reads = reads
+    if op is _BUFFER:  # with a tag
+        draft.shape, draft.reads = arg[2], arg[0].bit
+    else:
+        rule = _shape_rules.get(op)
+        draft.shape = None if rule is None else rule(src, arg)
+        reads = 0
+        for source in src:
+            reads |= source.reads
+        draft.reads = reads
     draft.__class__ = UOp  # from now on nobody sets a part of it
     node: UOp = draft
     reference = _Reference(node, _forget)

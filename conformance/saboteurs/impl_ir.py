@@ -36,6 +36,14 @@ class EachLeafIsAnother(Edit):
     old, new = "    if buffer.leaves:\n", "    if not buffer:\n"
 
 
+class LeavesLoseTheirTag(Edit):
+    rule = "ir.identity.one"
+    description = "a leaf with a tag is the leaf without it"
+    first = "test_leaves_of_a_buffer"
+    file = "impl/ir.py"
+    old, new = "if op is _BUFFER and tag is None:", "if op is _BUFFER:"
+
+
 class LeavesOfVariablesAreThoseOfNumbers(Edit):
     rule = "ir.identity.one"
     description = "a leaf whose size is a bound variable is that whose size is its value"
@@ -66,8 +74,8 @@ class TaggedNumbersLoseTheirSign(Edit):
     description = "a number that is made by `replace` is looked up as Python compares numbers"
     first = "test_numbers_that_are_made_from_others"
     file = "impl/ir.py"
-    old = 'if op is _CONST and draft.dtype.kind == "f" and len(key) == 5:'
-    new = 'if op is _CONST and draft.dtype.kind == "f" and len(key) == 4:'
+    old = 'if op is _CONST and dtype.kind == "f" and len(key) == 5:'
+    new = 'if op is _CONST and dtype.kind == "f" and len(key) == 4:'
 
 
 class PickledNumbersLoseTheirTag(Edit):

@@ -101,6 +101,9 @@ def test_leaves_of_a_buffer() -> None:
     assert len({*leaves}) == 4
     assert [buffer.leaf(shape) for shape in shapes] == leaves
     assert UOp(Ops.BUFFER, dtypes.int32, (), (buffer, 0, (2, 3))) is leaves[1]
+    tagged = leaves[0].rtag("seen")
+    assert tagged.tag == "seen" and tagged is leaves[0].rtag("seen") is not leaves[0]
+    assert tagged.rtag(None) is leaves[0] and tagged.shape == (6,) and tagged.reads == buffer.bit
     del leaves[1]
     buffer.version += 1
     assert buffer.leaf((6,)) is not leaves[0]
