@@ -31,7 +31,7 @@ class Placement:
 
     `storage[value]` is the number of the first value of that memory, `version[value]` which of
     its contents. `kept` are the storages of what was asked for; `copies` tells for what reason
-    values were moved.
+    values were moved; `buckets` which transfers go together: the bucket of each stage that is one.
     """
 
     values: list[Value]
@@ -40,6 +40,7 @@ class Placement:
     version: list[int]
     kept: frozenset[int] = frozenset()
     copies: list[str] = field(default_factory=list)
+    buckets: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def temporaries(self) -> frozenset[int]:
@@ -61,6 +62,7 @@ class _Placer:
                  held: Collection[int], asked: Collection[int], bucket: int) -> None:
         self.values, self.stages, self.held, self.asked = list(values), list(stages), held, asked
         self.bucket = bucket
+        self.buckets: dict[int, int] = {}  # of the transfers that go together, by their stages
         self.taken: set[int] = set()  # values that some assign overwrites in place
         self.notes: list[str] = []
         self.same: dict[int, int] = {}  # values that are there as another one
@@ -193,11 +195,13 @@ class _Placer:
         ready = [number for number, count in enumerate(missing) if count == 0]
         heapq.heapify(ready)
         order: list[Stage] = []
-        buckets = Buckets(self.bucket)
+        buckets, self.buckets = Buckets(self.bucket), {}
         while ready or buckets:
             going = self._going(heapq.heappop(ready), buckets) if ready else \
                 buckets.next(lambda: behind(after, {
                     stage.number for stage in self.stages if stage.copy is not None}))
+            if len(going) > 1:
+                self.buckets.update(dict.fromkeys(going, going[0]))
             for number in going:
                 order.append(self.stages[number])
                 for other in after[number]:
@@ -247,7 +251,7 @@ class _Placer:
         for value, other in self.same.items():
             storage[value], version[value] = storage[other], version[other]
         kept = frozenset(storage[number] for number in self.asked)
-        return Placement(self.values, order, storage, version, kept, self.notes)
+        return Placement(self.values, order, storage, version, kept, self.notes, self.buckets)
 
 
 def _is_assign(stage: Stage) -> bool:

@@ -380,7 +380,7 @@ class EachSumGoesAlone(Edit):
     rule = "collectives.together.bucket"
     description = "each sum is a transfer of its own"
     file = "impl/fusion/groups.py"
-    old, new = "if like is None or before != like or", "if like is not None or before != like or"
+    old, new = "if self.bucket is None or before", "if self.bucket is not None or before"
 
 
 class TheLeastNeededGoesFirst(Edit):

@@ -19,14 +19,13 @@ from typing import NamedTuple
 
 from impl.collectives.device import Exchange, MeshDevice, MeshProgram, MeshTable, exchanges_of
 from impl.collectives.running import Phase
-from impl.collectives.steps import PER_BYTE
 from impl.device import Memory, Table
 from impl.dtypes import DType
 from impl.kernel import Estimate
-from impl.multi import Transfer
+from impl.multi import PER_BYTE, PER_OPERATION, Transfer
 
-#: Seconds for an operation on one core, about; and for a lane to be woken and waited for.
-PER_OPERATION, HANDOVER = 2e-10, 50e-6
+#: Seconds for a lane to be woken and waited for, about.
+HANDOVER = 50e-6
 
 
 class Span(NamedTuple):

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import zip_longest
 
 from impl.errors import ArgumentError
+from impl.multi import LATENCY, PER_BYTE
 
 
 @dataclass(frozen=True)
@@ -261,10 +262,6 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
     "broadcast": {"naive": _spread_naive, "ring": _spread_ring, "tree": _spread_tree,
                   "all-to-all": _spread_direct},
 }
-
-
-#: Seconds to start a move, and for a byte: what a link in one machine takes, about.
-LATENCY, PER_BYTE = 5e-6, 1e-10
 
 
 def predicted(found: Rounds, itemsize: int, latency: float = LATENCY,

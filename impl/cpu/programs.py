@@ -137,13 +137,6 @@ class CPUTable(Table):
         super().set_value(launch, variable, value)
         self.arranged.values[self.arranged.first_value[launch] + variable] = value
 
-    def run(self) -> None:
-        """Run all launches in order, and count them."""
-        failed = self.launch()  # as `replay` does: one call less
-        if failed:
-            check_launched(failed)
-        self.note()
-
     def replay(self) -> None:
         """Run all launches in order."""
         # r[impl cpu.table.call]

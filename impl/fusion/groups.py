@@ -15,7 +15,6 @@ from impl.dependencies import History
 from impl.fusion.limits import FusionLimits
 from impl.fusion.products import has_tile, is_product, is_window
 from impl.ir import Ops, UOp
-from impl.multi import Likeness, likeness
 from impl.placement import Placement
 from impl.places import Place
 from impl.ranges import Access, Stage
@@ -93,7 +92,8 @@ class _Grouper:
         self.fast: dict[tuple[object, ...], tuple[int, int]] = {}  # by form and prefix
         self.matches: dict[tuple[object, ...], Pairs] = {}         # by two patterns and a prefix
         self.alike: dict[tuple[object, ...], Group] = {}           # by device and sizes: the latest
-        self.bucket: tuple[Likeness | None, int] = None, 0  # of the last kernel: its bytes
+        self.bucket_of = placement.buckets
+        self.bucket: int | None = None  # of the last transfer, if no other kernel came after it
         self.numbers = False  # whether there is a kernel that began with numbers alone
 
     def add(self, stage: Stage) -> None:
@@ -110,24 +110,20 @@ class _Grouper:
                     return group
                 if ours:
                     self.blocked.append((group.number, stage.number, problem))
-        if stage.copy is not None and self.fuse and self._goes_with_others(stage):
+        if stage.copy is not None and self._goes_with_others(stage):
             return self.groups[-1]
         return self._alone(stage)
 
     def _goes_with_others(self, stage: Stage) -> bool:
-        """Let a transfer go with those before it, if it is like them and there is room."""
-        like = likeness(stage.copy, stage.node.dtype)
-        nbytes = self.values[stage.write.value].nbytes
-        before, total = self.bucket
-        self.bucket = like, nbytes  # if it does not
+        """Let a transfer go with those of its bucket, if they are the last kernel."""
+        before, self.bucket = self.bucket, self.bucket_of.get(stage.number)
         # r[impl collectives.together.bucket]
-        if like is None or before != like or total + nbytes > self.limits.bucket \
+        if self.bucket is None or before != self.bucket \
                 or self._earliest(stage) >= len(self.groups) - 1:
             return False
         group, arguments = self.groups[-1], self._arguments(stage)
         if not group.arguments.isdisjoint(arguments):
             return False
-        self.bucket = like, total + nbytes
         group.members[0].prefix = []
         group.members.append(Member(stage, []))
         group.sizes = []
@@ -143,7 +139,7 @@ class _Grouper:
                       self._arguments(stage))
         self.groups.append(group)
         if stage.copy is None:
-            self.bucket = None, 0
+            self.bucket = None
         if not stage.form.reduced:
             self.alike[group.device, *group.sizes] = group
             self.numbers |= not stage.reads

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from impl.collectives import Span
-from impl.collectives.steps import LATENCY, PER_BYTE
 from impl.inspect.drawing import CHART_LEFT, TONES, tag, text_label
 from impl.inspect.text import Document, Machine, Row, Timings, ordered_kernels, time_text
+from impl.multi import LATENCY, PER_BYTE, PER_OPERATION
 
 #: What a machine does that nobody has described: for each byte and operation.
-_PLAIN = Machine(1 / PER_BYTE, 5e9, LATENCY)
+_PLAIN = Machine(1 / PER_BYTE, 1 / PER_OPERATION, LATENCY)
 LANE, WIDTH = 20.0, 900.0
 
 

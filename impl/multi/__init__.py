@@ -14,15 +14,16 @@
     divide       from values to the graph of pieces that every device runs
     program      the effects of a schedule, divided
 """
-from impl.multi.buckets import Buckets, Likeness, behind, likeness
+from impl.multi.buckets import Buckets, behind, likeness
 from impl.multi.coordinates import Coordinate
 from impl.multi.divide import Divider
 from impl.multi.mesh import PLAIN_AXIS, Mesh, Sharding, Wish, meshes, piece, sharding_of
 from impl.multi.pieces import Piece
 from impl.multi.program import divided, is_spread, sharding_of_node
 from impl.multi.rolls import rolled
-from impl.multi.transfers import Transfer
+from impl.multi.transfers import LATENCY, PER_BYTE, PER_OPERATION, Transfer
 
-__all__ = ["PLAIN_AXIS", "Buckets", "Coordinate", "Divider", "Likeness", "Mesh", "Piece",
-           "Sharding", "Transfer", "Wish", "behind", "divided", "is_spread", "likeness", "meshes",
-           "piece", "rolled", "sharding_of", "sharding_of_node"]
+__all__ = ["LATENCY", "PER_BYTE", "PER_OPERATION", "PLAIN_AXIS", "Buckets", "Coordinate",
+           "Divider", "Mesh", "Piece", "Sharding", "Transfer", "Wish", "behind",
+           "divided", "is_spread", "likeness", "meshes", "piece", "rolled", "sharding_of",
+           "sharding_of_node"]

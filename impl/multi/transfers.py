@@ -14,6 +14,10 @@ from impl.ir import Ops, Shape
 from impl.multi.mesh import Mesh, Sharding, piece
 from impl.places import Place
 
+#: Seconds to start a move or a kernel, for a byte, and for an operation on one core: about what a
+#: link and a core in one machine take. What is planned or drawn unmeasured is counted with these.
+LATENCY, PER_BYTE, PER_OPERATION = 5e-6, 1e-10, 2e-10
+
 #: Which axis of a mesh cuts each axis of a value.
 Axes = tuple[str | None, ...]
 #: Along which axes of a mesh parts have to be combined, and how.

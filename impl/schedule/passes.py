@@ -34,7 +34,7 @@ from impl.fusion import (
     touches,
 )
 from impl.memory.takeovers import Takeovers, Temporary, find_takeovers
-from impl.multi import Mesh
+from impl.multi import LATENCY, PER_BYTE, Mesh
 from impl.ordering import Peaks, Uses, linearize, overlapped
 from impl.placement import place_writes
 from impl.places import Place
@@ -127,7 +127,7 @@ _AWAITED = 1e3
 
 def _seconds(reads: Sequence[Touch], writes: Sequence[Touch]) -> float:
     """What a kernel or a transfer takes, about: to start it, and for each byte."""
-    return 5e-6 + 1e-10 * sum(touch.stop - touch.start for touch in (*reads, *writes))
+    return LATENCY + PER_BYTE * sum(touch.stop - touch.start for touch in (*reads, *writes))
 
 
 def take_over(draft: Draft) -> Draft:

@@ -209,7 +209,7 @@ def test_two_captures_at_once_are_no_more_than_there_may_be(
 def test_a_call_inside_of_a_replay_runs_as_it_is(short: bool,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     """The handler of a signal may come between any two steps: here before the kernels run."""
-    step, launch, inner = TinyJit(lambda x: x * 2), CPUTable.run, list[Any]()
+    step, launch, inner = TinyJit(lambda x: x * 2), CPUTable.replay, list[Any]()
     values = [numbers(number) for number in (1, 2, 3)]
     for value in values * 2:
         step(value)
@@ -221,7 +221,7 @@ def test_a_call_inside_of_a_replay_runs_as_it_is(short: bool,
         launch(table)
 
     replays = step.replays
-    monkeypatch.setattr(CPUTable, "run", interrupted)
+    monkeypatch.setattr(CPUTable, "replay", interrupted)
     if not short:
         for entry in step.entries:
             entry.shortcut = None
