@@ -6,6 +6,7 @@
     python -m conformance.learn solution memory    a solution, for when you have one or give up
     python -m conformance.learn progress           which rules of which lesson are green
     python -m conformance.learn reset memory       begin anew; your file is kept as my_memory.py.old
+    python -m conformance.learn run -- python -m impl    a program with all parts that are done
 
 Your file only holds what you want to replace; everything else stays as it is. Tests never live in
 your file, so that you can change nothing about them by accident. `--mine` names another file. What
@@ -15,67 +16,22 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib.util
-import json
 import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
 from typing import Any
 
 from conformance.learn.lesson import Counterexample
 from conformance.learn.lessons import LESSONS
+from conformance.learn.overlay import Overlay, Progress, digest, module_name, module_path
 from conformance.trace import ROOT, chapter_tests
 
 LONGEST = 160  # characters of a line of a test's message
-LIMIT = 60.0  # seconds of computing that the search for counterexamples may take
-
-
-class Overlay(MetaPathFinder, Loader):
-    """Loads a part of `impl` as it is, and then the reader's file into the same module."""
-
-    def __init__(self, slug: str, mine: Path) -> None:
-        self.name = module_name(slug)
-        self.source, self.mine, self.lesson = module_path(slug), mine, LESSONS[slug]
-
-    def find_spec(self, fullname: str, path: object = None,
-                  target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname != self.name:
-            return None
-        inner = [str(self.source.parent)] if self.source.name == "__init__.py" else None
-        return importlib.util.spec_from_file_location(fullname, self.source, loader=self,
-                                                      submodule_search_locations=inner)
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(code_of(self.source), module.__dict__)
-        if self.lesson.install is None:
-            exec(code_of(self.mine), module.__dict__)  # the reader's own code and wish
-            return
-        space: dict[str, Any] = {"__name__": self.mine.stem}
-        exec(code_of(self.mine), space)  # the same; its names are not those of the module
-        module.__dict__.update((name, space[name]) for name in self.lesson.functions)
-        self.lesson.install(module)
-
-
-def code_of(path: Path) -> CodeType:
-    return compile(path.read_text(encoding="utf-8"), str(path), "exec", dont_inherit=True)
-
-
-def module_name(slug: str) -> str:
-    """The part of the implementation that a reader's functions go into."""
-    return f"impl.{LESSONS[slug].module or slug}"
-
-
-def module_path(slug: str) -> Path:
-    """Its file: of a folder, the one that names the rest."""
-    path = ROOT.joinpath(*module_name(slug).split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+LIMIT = 60.0  # seconds of computing for all counterexamples, and for each test after them
 
 
 def template(slug: str) -> str:
@@ -95,28 +51,6 @@ def template(slug: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-# What was reached --------------------------------------------------------------------------
-
-
-class Progress:
-    """What a reader has reached, in a file beside the reader's own."""
-
-    def __init__(self, mine: Path) -> None:
-        self.path = mine.resolve().parent / ".learn.json"
-        try:
-            self.known: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            self.known = {}
-
-    def of(self, slug: str) -> dict[str, Any]:
-        """The green rules of a lesson at its last check, and how many hints were read."""
-        found: dict[str, Any] = self.known.setdefault(slug, {"green": [], "hints": 0})
-        return found
-
-    def write(self) -> None:
-        self.path.write_text(json.dumps(self.known, indent=1) + "\n", encoding="utf-8")
-
-
 class Verdicts:
     """A pytest plugin: runs the tests that cite a lesson's rules, and hears what came of them."""
 
@@ -125,6 +59,14 @@ class Verdicts:
         self.ran: dict[str, int] = dict.fromkeys(rules, 0)
         self.red: dict[str, str] = {}
         self._cited: dict[str, list[str]] = {}
+        self._clock = _Clock()
+
+    def pytest_runtest_logstart(self) -> None:
+        """A test that never ends fails, and the next one runs."""
+        self._clock.start()
+
+    def pytest_runtest_logfinish(self) -> None:
+        self._clock.stop()
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         for item in items:
@@ -186,16 +128,26 @@ def check(slug: str, mine: Path) -> int:
               "no rule can be judged before your code answers")
         progress.of(slug).update(green=[], red=[each.rule for each in found] if red else None)
     else:
-        progress.of(slug)["red"] = None
-        progress.of(slug)["green"] = _tested(slug)
+        progress.of(slug).update(red=None, green=_tested(slug), file=digest(mine))
         if set(progress.of(slug)["green"]) == set(lesson.rules):
             print(*lesson.score(import_module(module_name(slug))), sep="\n")
+            print(*_what_now(slug, mine), sep="\n")
     progress.write()
     return 0 if set(progress.of(slug)["green"]) == set(lesson.rules) else 1
 
 
+def _what_now(slug: str, mine: Path) -> Iterator[str]:
+    """The next lesson, and the program with all parts."""
+    later = [each for each in LESSONS if LESSONS[each].number > LESSONS[slug].number]
+    if later:
+        yield (f"next lesson: docs/course/{later[0]}.md, "
+               f"python -m conformance.learn start {later[0]}")
+    yield ("all your parts at once: python -m conformance.learn run"
+           + ("" if mine.parent == Path() else f" --mine {mine.parent}") + " -- python -m impl")
+
+
 def _counterexamples(slug: str) -> list[Counterexample]:
-    with _limited(LIMIT):
+    with _limited():
         try:
             module = import_module(module_name(slug))
         except Exception as error:  # any: it is the reader's own code
@@ -203,22 +155,36 @@ def _counterexamples(slug: str) -> list[Counterexample]:
         return list(LESSONS[slug].counterexamples(module))
 
 
-@contextmanager
-def _limited(seconds: float) -> Iterator[None]:
+class _Clock:
     """What never ends raises a TimeoutError where it is, on systems that have such a clock."""
-    def late(number: int, frame: object) -> None:
-        raise TimeoutError(f"it was not done after {seconds:g} seconds of computing")
 
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
-    before = signal.signal(signal.SIGVTALRM, late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    def __init__(self) -> None:
+        self.before: Any = None
+
+    def start(self) -> None:
+        """From now on `LIMIT` seconds of computing are left."""
+        def late(number: int, frame: object) -> None:
+            raise TimeoutError(f"it was not done after {LIMIT:g} seconds of computing")
+
+        if hasattr(signal, "setitimer"):
+            self.before = signal.signal(signal.SIGVTALRM, late)
+            signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+
+    def stop(self) -> None:
+        """It was done in time."""
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, self.before)
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    clock = _Clock()
+    clock.start()
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        clock.stop()
 
 
 def _tested(slug: str) -> list[str]:
@@ -305,15 +271,34 @@ def show_progress(mine: Path) -> int:
     return 0
 
 
+def run_together(words: list[str]) -> int:
+    """The command `run`: what stands behind `--` is the program."""
+    from conformance.learn import together
+
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.learn run", description=together.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mine", type=Path, default=Path(), help="your folder; else this one")
+    parser.add_argument("--unchecked", action="store_true",
+                        help="also with files that are not done, or were changed")
+    cut = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:cut])
+    return together.run(words[cut + 1:], options.mine, options.unchecked)
+
+
 def _named(slug: str, mine: Path) -> str:
     return "" if mine == Path(f"my_{slug}.py") else f" --mine {mine}"
 
 
 def main(arguments: list[str] | None = None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["run"]:
+        return run_together(words[1:])
     parser = argparse.ArgumentParser(prog="python -m conformance.learn", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", nargs="?",
-                        choices=("start", "check", "hint", "solution", "reset", "progress"))
+                        choices=("start", "check", "hint", "solution", "reset", "progress",
+                                 "run"))
     parser.add_argument("lesson", choices=sorted(LESSONS), nargs="?",
                         help="not needed by `progress`")
     parser.add_argument("--mine", type=Path, help="your file; my_LESSON.py if it is not named")

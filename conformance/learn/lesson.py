@@ -34,7 +34,7 @@ class Lesson:
     `module` is the part of the implementation that the reader's file goes into, if it has another
     name than the lesson; `chapters` are those whose tests judge it. `heads` is what the file begins
     with, where the functions are not found in that part; then `install` puts them to use there.
-    `score` is what is said when all rules are green.
+    `score` is what is said when all rules are green; `number` is its place in the course.
     """
 
     functions: tuple[str, ...]
@@ -42,6 +42,7 @@ class Lesson:
     rules: tuple[str, ...]
     hints: tuple[str, ...]
     counterexamples: Callable[[ModuleType], Iterator[Counterexample]]
+    number: int
     module: str = ""
     chapters: tuple[str, ...] = ()
     heads: str = ""

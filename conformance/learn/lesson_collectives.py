@@ -213,5 +213,5 @@ def all_reduce(count: int) -> list[list[tuple[int, int, int, bool]]]:
         "In the second half the whole parts go round in the same way, and nothing is added.",
         "A wrong part in one round gives sums in which somebody is missing, or twice. Draw three "
         "devices and three parts, and the table after each round."),
-    counterexamples=collectives, module="collectives.steps", chapters=("collectives",),
+    counterexamples=collectives, number=21, module="collectives.steps", chapters=("collectives",),
     install=install, score=score)

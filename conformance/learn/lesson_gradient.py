@@ -421,5 +421,5 @@ def parts(operation, argument, sources, result, gradient):
         "other.",
         "max: those that equal the result share the gradient. equals gives 1 for them; divide by "
         "the sum of that over the same axes."),
-    counterexamples=gradient, module="gradient.rules", chapters=("gradient",), install=install,
-    score=score)
+    counterexamples=gradient, number=4, module="gradient.rules",
+    chapters=("gradient",), install=install, score=score)

@@ -197,5 +197,5 @@ the second one, each of `width` elements: 2, 4 and so on up to what a vector has
         "multiplies and loads least. Nobody measures how long that takes.",
         "The width may always be limits.elements(itemsize): columns that are too many are "
         "padded, and are not stored."),
-    counterexamples=kernel,
+    counterexamples=kernel, number=15,
     score=score)

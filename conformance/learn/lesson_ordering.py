@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 from types import ModuleType
@@ -232,7 +233,10 @@ def wrong_answer(found: Any, count: int) -> str:
             return f"find answers {each!r}, which is no Dependency"
         if each.kind not in KINDS or not {each.before, each.after} <= set(range(count)):
             return f"there is no such thing as {each!r}"
-    return ""
+    listed = Counter((each.before, each.after, each.kind, each.storage) for each in found)
+    twice = [f"{kind} {before} -> {after}" for (before, after, kind, _), count in listed.items()
+             if count > 1]
+    return f"you list {twice[0]} more than once" if twice else ""
 
 
 def _too_many(problem: Problem, found: Sequence[Any]) -> Iterator[Counterexample]:
@@ -326,5 +330,5 @@ touch. No pair, kind and storage is listed twice. With `order`, kernels run in t
         "of one of them, forget it: whoever comes later waits for this kernel, and it waits for "
         "them.",
         "Forget only what is covered wholly. Of a write of 16 bytes, 8 may be left."),
-    counterexamples=ordering, module="dependencies", chapters=("dependencies", "ordering"),
-    score=score)
+    counterexamples=ordering, number=11, module="dependencies",
+    chapters=("dependencies", "ordering"), score=score)

@@ -425,5 +425,5 @@ def source(movement, argument, shape, index):
         "nothing at all, so put them aside. And go along both shapes from the left: where the "
         "products of the sizes agree, both have an axis boundary, and each run between two "
         "boundaries can be done by itself."),
-    counterexamples=movement, module="ranges.indices", chapters=("ranges",), install=install,
-    score=score)
+    counterexamples=movement, number=5, module="ranges.indices", chapters=("ranges",),
+    install=install, score=score)

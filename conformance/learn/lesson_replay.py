@@ -325,4 +325,4 @@ argument, and `aliases` of all tensors.""",
         "The name and the interval of a variable are in the key, as in the plan's.",
         "aliases: which paths are together in one memory. The numbers themselves are other ones in "
         "each call. Make groups of paths, and sort them."),
-    counterexamples=replay)
+    counterexamples=replay, number=19)

@@ -171,5 +171,5 @@ def interval(operation: str, left: Bounds, right: Bounds) -> Bounds:
         "same quotient.",
         "A remainder has the sign of its divisor: from right[0] + 1 at the least, if that is "
         "negative, to right[1] - 1, if that is positive. And 0 is always possible."),
-    counterexamples=bounds, module="symbolic.bounds", chapters=("symbolic",), install=install,
-    score=score)
+    counterexamples=bounds, number=6, module="symbolic.bounds", chapters=("symbolic",),
+    install=install, score=score)

@@ -193,7 +193,7 @@ def picture(problem: Problem, offsets: dict[int, int]) -> str:
     return "\n".join(lines)
 
 
-LESSONS = {"fusion": FUSION, "ordering": ORDERING, "memory": Lesson(
+MEMORY = Lesson(
     functions=("lower_bound", "plan"),
     names="""\
 A temporary is a Lifetime. It says its number, its bytes, and its first and last position in the
@@ -220,6 +220,10 @@ span.nbytes.""",
         "place.",
         "With reuse=False nothing is shared. The values have to be the same either way; that is "
         "how one finds out that a planner is at fault."),
-    counterexamples=memory),
-    "kernel": KERNEL, "replay": REPLAY, "gradient": GRADIENT, "ranges": RANGES,
-    "symbolic": SYMBOLIC, "collectives": COLLECTIVES}
+    counterexamples=memory, number=13)
+
+#: In the order of the course.
+LESSONS = {
+    "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "fusion": FUSION,
+    "ordering": ORDERING, "memory": MEMORY, "kernel": KERNEL, "replay": REPLAY,
+    "collectives": COLLECTIVES}

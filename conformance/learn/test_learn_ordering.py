@@ -102,6 +102,8 @@ WRONG: list[tuple[Find, str]] = [
     (lambda accesses, order=None: dependencies.find(accesses), "ordering.any-legal.equal: with "
      "other numbers, in the order [1, 0], you find"),
     (unwritten, "raised: your code raised NotImplementedError\n"),
+    (lambda *given: [each for each in dependencies.find(*given) for _ in range(2)],
+     "raised: you list WAR 0 -> 1 more than once"),
     (lambda *given: None, "raised: find answers a NoneType, and not a list of Dependency"),
     (lambda *given: [(0, 1)], "raised: find answers (0, 1), which is no Dependency"),
     (lambda *given: [Dependency(0, 7, "RAW", 0, 0)], "raised: there is no such thing as"),
