@@ -21,7 +21,8 @@ from impl import nn
 from impl import transforms as func
 from impl.device import Device
 from impl.dtypes import DType, as_dtype, dtypes, promoted
-from impl.errors import DeviceError, NameMissingError, name_missing, nearest
+from impl.errors import DeviceError, NameMissingError, nearest
+from impl.nn.names import Part
 from impl.replay import TinyJit
 from impl.settings import Context
 from impl.tensor import Tensor
@@ -461,27 +462,24 @@ def _nothing(*_: Any, **__: Any) -> None:
     """What others have to do by hand."""
 
 
-class _Part(SimpleNamespace):
-    """A part of `torch` of which the most used names are here; for others it says so."""
-
-    def __init__(self, path: str, **members: Any) -> None:
-        super().__init__(__name__=f"torch.{path}", **members)
+class _OfDevice(Part):
+    """What `torch` offers for one kind of device."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "amp" and self.__name__ == "torch.cuda":
             return importlib.import_module(_MODULES["amp"])
-        # r[impl errors.name.missing]
-        raise name_missing(self.__name__, name, [each for each in vars(self) if each[0] != "_"], {
-            "autocast": _MEANT["autocast"], "memory_allocated": "impl.GlobalCounters",
-            "get_device_name": "x.device", "current_device": "x.device"})
+        return super().__getattr__(name)
 
 
-cuda = _Part(
-    "cuda", is_available=_usable("CUDA"), device_count=lambda: _int(_usable("CUDA")()),
-    manual_seed=manual_seed, manual_seed_all=manual_seed, empty_cache=_nothing,
-    synchronize=_nothing, is_bf16_supported=lambda: True)
-mps = _Part(
-    "mps", is_available=_usable("METAL"), manual_seed=manual_seed,
+_OF_DEVICES = {"autocast": _MEANT["autocast"], "memory_allocated": "impl.GlobalCounters",
+               "get_device_name": "x.device", "current_device": "x.device"}
+cuda = _OfDevice(
+    "torch.cuda", _OF_DEVICES, is_available=_usable("CUDA"),
+    device_count=lambda: _int(_usable("CUDA")()), manual_seed=manual_seed,
+    manual_seed_all=manual_seed, empty_cache=_nothing, synchronize=_nothing,
+    is_bf16_supported=lambda: True)
+mps = _OfDevice(
+    "torch.mps", _OF_DEVICES, is_available=_usable("METAL"), manual_seed=manual_seed,
     empty_cache=_nothing, synchronize=_nothing)
 backends = SimpleNamespace(
     mps=SimpleNamespace(is_available=_usable("METAL"), is_built=_usable("METAL")),
@@ -491,12 +489,20 @@ backends = SimpleNamespace(
 use_deterministic_algorithms = _nothing
 
 
+#: What is said of names in the parts below.
+_OF_PARTS = {
+    "tensorboard": "the writer of torch.utils.tensorboard with loss.item()",
+    "profiler": "DEBUG=2, or x.explain()", "detect_anomaly": "the environment variable CHECK_NAN",
+    "cpp_extension": "Tensor.custom_kernel", "data_parallel": "shard(...) on the batch"}
+
+
 # Parts that are imported by a path: `from impl.torch.utils.data import DataLoader`.
 
 def _part(name: str, **members: Any) -> ModuleType:
     """A module that has these members, under a path below this one."""
     made = ModuleType(f"{__name__}.{name}")
-    vars(made).update(members)
+    vars(made).update(members, __path__=[],  # a package, so that Python looks for its modules
+                      __getattr__=Part(f"torch.{name}", _OF_PARTS, **members).__getattr__)
     sys.modules[made.__name__] = made
     return made
 
@@ -511,10 +517,13 @@ def _publish_parts() -> dict[str, Any]:
                          ("optim.swa_utils", swa_utils), ("utils.data", data),
                          ("distributions", distributions)):
         sys.modules[f"{__name__}.{name}"] = module
+    functions = _part("func", **{name: getattr(func, name) for name in func.__all__},
+                      functional_call=nn.state.functional_call,
+                      stack_module_state=nn.state.stack_module_state)
     checked = SimpleNamespace(checkpoint=lambda function, *given, **_: func.checkpoint(function)(
         *given))
-    return {"utils": _part("utils", data=data, checkpoint=checked), "linalg": Tensor.linalg,
-            "autograd": autograd, "distributions": distributions}
+    return {"utils": _part("utils", data=data, checkpoint=checked), "func": functions,
+            "linalg": Tensor.linalg, "autograd": autograd, "distributions": distributions}
 
 
 globals().update(_publish_parts())

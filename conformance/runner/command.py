@@ -276,7 +276,8 @@ def check_files(options: Namespace) -> int:
         try:
             read = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            print(f"{path}: {error}")
+            says = error.strerror if isinstance(error, OSError) else f"it is no JSON: {error}"
+            print(f"{path}: {says}")
             wrong += 1
             continue
         documents = read if isinstance(read, list) else [read]

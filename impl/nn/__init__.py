@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from impl.nn import lr_scheduler, optim, state
 from impl.nn.module import Buffer, Module, Parameter
-from impl.nn.names import missing
+from impl.nn.names import Part, missing
 
 #: Where each layer is defined.
 _LAYERS = {
@@ -205,6 +205,14 @@ if TYPE_CHECKING:
     )
 
 
+#: What is said of other names in `nn.utils`.
+_OF_UTILS = {
+    "prune": "weight.assign(weight * mask) after each step of the optimiser",
+    **dict.fromkeys(("weight_norm", "spectral_norm", "parametrize", "parametrizations"),
+                    "a layer whose __call__ computes its weight from parameters"),
+    "fuse_conv_bn_eval": "TinyJit of the model in eval()"}
+
+
 def __getattr__(name: str) -> Any:
     """A layer or a part of `nn`, imported now."""
     if name in _LAYERS:
@@ -212,8 +220,11 @@ def __getattr__(name: str) -> Any:
     elif name in ("amp", "data", "distributions", "functional", "init", "saving", "swa_utils"):
         value = importlib.import_module(f"impl.nn.{name}")
     elif name == "utils":  # where PyTorch has the clipping of gradients
-        value = SimpleNamespace(clip_grad_norm_=optim.clip_grad_norm_,
-                                clip_grad_value_=optim.clip_grad_value_)
+        from impl.nn import rnn
+        value = Part("nn.utils", _OF_UTILS, clip_grad_norm_=optim.clip_grad_norm_,
+                     clip_grad_value_=optim.clip_grad_value_, rnn=rnn,
+                     parameters_to_vector=state.parameters_to_vector,
+                     vector_to_parameters=state.vector_to_parameters)
     elif name == "parameter":
         value = SimpleNamespace(Parameter=Parameter, Buffer=Buffer)
     else:

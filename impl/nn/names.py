@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
-from impl.errors import NameMissingError, nearest
+from impl.errors import NameMissingError, name_missing, nearest
 from impl.tensor import Tensor
 
 #: What has another name here than its own.
@@ -50,3 +52,16 @@ def _remedy(given: str, own: Iterable[str], module: str) -> str:
 def _is_there(remedy: str) -> bool:
     """Whether the methods that a remedy names exist."""
     return all(hasattr(Tensor, each) for each in re.findall(r"(?:x|Tensor)\.(\w+)", remedy))
+
+
+class Part(SimpleNamespace):
+    """A part of a library of which the most used names are here; for others it says so."""
+
+    def __init__(self, path: str, meant: Mapping[str, str], **members: Any) -> None:
+        super().__init__(__name__=path, **members)
+        self.__dict__["_meant"] = meant
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # r[impl errors.name.missing]
+        known = [each for each in vars(self) if each[0] != "_"]
+        raise name_missing(self.__name__, name, known, self.__dict__.get("_meant"))

@@ -3,16 +3,17 @@ from __future__ import annotations
 
 import os
 from collections import UserDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from impl.errors import DTypeError, ShapeError
+from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.nn.files import refuse_others, safe_load, safe_metadata, safe_save
 from impl.nn.names import missing, publish
 from impl.tensor import Tensor
 
-__all__ = ["get_parameters", "get_state_dict", "load_state_dict", "safe_load",
-           "safe_metadata", "safe_save", "torch_load"]
+__all__ = ["functional_call", "get_parameters", "get_state_dict", "load_state_dict",
+           "parameters_to_vector", "safe_load", "safe_metadata", "safe_save",
+           "stack_module_state", "torch_load", "vector_to_parameters"]
 publish("state", __all__)
 
 
@@ -72,6 +73,104 @@ def torch_load(path: str | os.PathLike[str]) -> Any:
 def get_parameters(model: Any) -> list[Tensor]:
     """All tensors of a model, each once."""
     return list({id(tensor): tensor for tensor in get_state_dict(model).values()}.values())
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """The elements of all parameters, one behind the other, as one vector.
+
+    Raises:
+        ArgumentError: there is no parameter.
+    """
+    flat = [each.reshape(-1) for each in parameters]
+    if not flat:
+        raise ArgumentError("parameters_to_vector", "there is no parameter",
+                            "give model.parameters()")
+    return flat[0].cat(*flat[1:])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Assign the parts of a vector to parameters, in the order of `parameters_to_vector`.
+
+    Raises:
+        ShapeError: the vector has not as many elements as the parameters.
+    """
+    given = list(parameters)
+    total = sum(each.numel() for each in given)
+    if vec.shape != (total,):
+        raise ShapeError("vector_to_parameters", f"a vector of shape {vec.shape} is given for "
+                         f"{total} elements", "give what parameters_to_vector returned")
+    start, changed = 0, []
+    for each in given:
+        part = vec[start:start + each.numel()].detach().reshape(each.shape)
+        changed.append(each.assign(part.cast(each.dtype)))
+        start += each.numel()
+    if changed:
+        Tensor.realize(*changed)
+
+
+def functional_call(module: Any, parameter_and_buffer_dicts: Mapping[str, Any] |
+                    Sequence[Mapping[str, Any]], args: Any = (),
+                    kwargs: Mapping[str, Any] | None = None) -> Any:
+    """Call a model with other tensors in the places of its own, which it has again afterwards.
+
+    The names are those of `state_dict`; what is not named stays. For transforms of models, as
+    `torch.func.functional_call`: `func.vmap(call)(stacked, x)`.
+
+    Raises:
+        ShapeError: the model has no tensor of a name.
+    """
+    dicts = parameter_and_buffer_dicts
+    given = dict(dicts) if isinstance(dicts, Mapping) else {
+        name: value for each in dicts for name, value in each.items()}
+    places = _places(module)
+    if unknown := sorted(given.keys() - places.keys()):
+        raise ShapeError("functional_call", f"the model has no {', '.join(unknown)}",
+                         "use the names of model.state_dict()")
+    saved = [(holder, key, holder[key]) for name in given for holder, key in places[name]]
+    try:
+        for name, value in given.items():
+            for holder, key in places[name]:
+                holder[key] = value
+        return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+    finally:
+        for holder, key, own in saved:
+            holder[key] = own
+
+
+def _places(module: Any) -> dict[str, list[tuple[Any, Any]]]:
+    """Where each tensor of a model stands: its name -> objects' dicts, dicts and lists, and keys.
+
+    A tensor of two names stands in all places of both, so that they stay one.
+    """
+    found, holders = dict[int, list[tuple[Any, Any]]](), [("", module), *contents(module)]
+    for value in {id(one): one for _, one in holders if not isinstance(one, Tensor)}.values():
+        holder = value if isinstance(value, (dict, list)) else getattr(value, "__dict__", {})
+        for key, one in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+            if isinstance(one, Tensor):
+                found.setdefault(id(one), []).append((holder, key))
+    return {name: found[id(one)] for name, one in holders
+            if isinstance(one, Tensor) and id(one) in found}
+
+
+def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors of equal models, stacked along a new first axis: parameters, and buffers.
+
+    For an ensemble: `func.vmap` of a `functional_call` runs all models at once.
+
+    Raises:
+        ArgumentError: there is no model, or they differ in the names of their tensors.
+    """
+    states = [get_state_dict(each) for each in models]
+    if not states or any(each.keys() != states[0].keys() for each in states):
+        raise ArgumentError("stack_module_state", "the models have not the same tensors"
+                            if states else "there is no model", "give models of one class")
+    learned = {id(each) for each in models[0].parameters()}
+    parameters, buffers = dict[str, Tensor](), dict[str, Tensor]()
+    for name, first in states[0].items():
+        stacked = first.stack(*(each[name] for each in states[1:])).detach()
+        kept = parameters if id(first) in learned else buffers
+        kept[name] = stacked.requires_grad_(id(first) in learned)
+    return parameters, buffers
 
 
 class UnmatchedKeys(NamedTuple):

@@ -140,6 +140,10 @@ class Aliases(Autograd):
         """True everywhere: there are no complex dtypes."""
         return self._wrap(nodes.full(UOp.const(dtypes.bool, True), self.shape))
 
+    def __contains__(self, value: Any) -> bool:
+        """Whether an element equals a number, or that of a tensor beside it: `5 in x`."""
+        return bool((self == value).any().item())
+
     def type_as(self, other: Self) -> Self:
         """The elements in the dtype of another tensor."""
         return self.cast(other.dtype)

@@ -31,7 +31,8 @@ def either(axis: Any, dim: Any) -> Any:
 
 #: What has no method of its own here, or one of quite another name.
 _MEANT = {
-    "gpu": 'x.to("CUDA"), or another device',
+    "gpu": 'x.to("CUDA"), or another device', "flat": "x.flatten()",
+    "ptp": "x.aminmax(), the least and the greatest", "inv": "x.inverse",
     **dict.fromkeys(("from_numpy", "from_dlpack"), "Tensor(array)"),
     **dict.fromkeys(("tensor", "array", "as_tensor", "asarray"), "Tensor(values)"),
     "no_grad": "impl.torch.no_grad(), or x.detach()",

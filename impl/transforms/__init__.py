@@ -30,7 +30,8 @@ __all__ = ["Policies", "checkpoint", "checkpoint_name", "checkpoint_within", "co
 #: What JAX and `torch.func` have under other names.
 _MEANT = {"pmap": "shard(...) on the arguments: one program for a mesh", "jacobian": "func.jacrev",
           "jit": "TinyJit(function)", "grad_and_value": "func.value_and_grad",
-          "functional_call": "func.grad of the model: its parameters are tensors",
+          "functional_call": "nn.state.functional_call",
+          "stack_module_state": "nn.state.stack_module_state",
           "fori_loop": "func.scan", "map": "func.vmap, or func.scan", "switch": "func.cond",
           "remat": "func.checkpoint", "custom_vjp": "func.custom_gradient"}
 

@@ -1,0 +1,127 @@
+"""All tensors of a model at once: as a vector, as a stack of models; sequences side by side."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import impl.torch as torch
+from impl import Tensor, func, nn
+from impl.errors import ArgumentError, NameMissingError, ShapeError
+from impl.settings import Context
+
+random = np.random.default_rng(11)
+X = random.standard_normal((4, 3)).astype("f")
+
+
+@pytest.fixture(autouse=True)
+def _reference() -> Iterator[None]:
+    with Context(DEVICE="REFERENCE"):
+        yield
+
+
+class Tied(nn.Module):
+    """A layer whose weight has two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 2)])
+        self.weight = self.layers[0].weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layers[0](x) + self.weight.sum()
+        return result
+
+
+def test_a_model_is_called_with_other_tensors() -> None:
+    model = Tied()
+    own, weight, bias = model.weight, np.ones((2, 3), "f"), np.array([1, 2], "f")
+    given = {"weight": Tensor(weight), "layers.0.bias": Tensor(bias)}
+    wanted = X @ weight.T + bias + weight.sum()
+    found = nn.state.functional_call(model, given, Tensor(X))
+    assert np.allclose(found.numpy(), wanted, atol=1e-5)
+    halves = [{"weight": given["weight"]}, {"layers.0.bias": given["layers.0.bias"]}]
+    found = nn.state.functional_call(model, halves, (Tensor(X),))
+    assert np.allclose(found.numpy(), wanted, atol=1e-5)
+    assert model.weight is own and model.layers[0].weight is own
+    with pytest.raises(ShapeError, match="the model has no nothing"):
+        nn.state.functional_call(model, {"nothing": Tensor(weight)}, Tensor(X))
+
+
+def test_its_tensors_are_back_after_an_error() -> None:
+    model = Tied()
+    own = model.weight
+    with pytest.raises(ShapeError):
+        nn.state.functional_call(model, {"weight": Tensor.ones(2, 3)}, Tensor.ones(4, 5))
+    assert model.weight is own and model.layers[0].weight is own
+
+
+def test_gradients_are_taken_of_what_was_given() -> None:
+    model = Tied()
+    given = {"weight": Tensor(np.ones((2, 3), "f")), "layers.0.bias": Tensor(np.zeros(2, "f"))}
+    slopes = func.grad(lambda p: nn.state.functional_call(model, p, Tensor(X)).sum())(given)
+    assert np.allclose(slopes["weight"].numpy(), X.sum(0) + 8 * np.ones((2, 3)), atol=1e-5)
+    assert np.allclose(slopes["layers.0.bias"].numpy(), [4, 4])
+
+
+def test_models_are_run_as_one_stack() -> None:
+    models = [nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval() for _ in range(3)]
+    parameters, buffers = nn.state.stack_module_state(models)
+    assert parameters["0.weight"].shape == (3, 2, 3) and parameters["0.weight"].requires_grad
+    assert sorted(buffers) == ["1.running_mean", "1.running_var"] or \
+        sorted(buffers) == ["1.num_batches_tracked", "1.running_mean", "1.running_var"]
+    call = func.vmap(lambda p, b, x: nn.state.functional_call(models[0], (p, b), (x,)),
+                     in_axes=(0, 0, None))
+    found = call(parameters, buffers, Tensor(X)).numpy()
+    for row, model in zip(found, models, strict=True):
+        assert np.allclose(row, model(Tensor(X)).numpy(), atol=1e-5)
+    with pytest.raises(ArgumentError, match="not the same tensors"):
+        nn.state.stack_module_state([models[0], nn.Linear(3, 2)])
+
+
+def test_parameters_are_one_vector() -> None:
+    model = nn.Linear(3, 2)
+    saved = [each.numpy() for each in model.parameters()]
+    vector = nn.utils.parameters_to_vector(model.parameters())
+    assert np.array_equal(vector.numpy(), np.concatenate([each.ravel() for each in saved]))
+    nn.utils.vector_to_parameters(vector * 2, model.parameters())
+    for each, before in zip(model.parameters(), saved, strict=True):
+        assert np.array_equal(each.numpy(), before * 2) and each.requires_grad
+    with pytest.raises(ShapeError, match="for 8 elements"):
+        nn.utils.vector_to_parameters(Tensor.ones(7), model.parameters())
+    with pytest.raises(ArgumentError, match="no parameter"):
+        nn.utils.parameters_to_vector([])
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_sequences_side_by_side(first: bool, side: str) -> None:
+    rows = [random.standard_normal((size, 2)).astype("f") for size in (3, 1, 4)]
+    padded = nn.utils.rnn.pad_sequence([Tensor(each) for each in rows], first, 7.0, side)
+    wanted = np.full((3, 4, 2), 7, "f")
+    for row, each in zip(wanted, rows, strict=True):
+        row[:len(each) if side == "right" else None][-len(each):] = each
+    assert np.array_equal(padded.numpy(), wanted if first else wanted.swapaxes(0, 1))
+    if side == "right":
+        found = nn.utils.rnn.unpad_sequence(padded, Tensor([3, 1, 4]), first)
+        assert all(np.array_equal(one.numpy(), each)
+                   for one, each in zip(found, rows, strict=True))
+
+
+def test_what_are_no_sequences_is_said() -> None:
+    with pytest.raises(ArgumentError, match="no sequence"):
+        nn.utils.rnn.pad_sequence([])
+    with pytest.raises(ShapeError, match=r"\(2, 2\), \(2, 3\)"):
+        nn.utils.rnn.pad_sequence([Tensor.ones(2, 2), Tensor.ones(2, 3)])
+    with pytest.raises(ArgumentError, match="middle"):
+        nn.utils.rnn.pad_sequence([Tensor.ones(2)], padding_side="middle")
+    with pytest.raises(NameMissingError, match="mask"):
+        _ = nn.utils.prune
+    assert torch.func.functional_call is nn.state.functional_call
+    assert torch.func.grad is func.grad
+
+
+def test_an_element_is_looked_for() -> None:
+    x = Tensor([[1.0, 2], [3, 4]])
+    assert 4 in x and 5 not in x and Tensor(3.0) in x
