@@ -35,28 +35,42 @@ class WritesLeaveTheOldGradient(Edit):
 
 
 class KeepsTheFold(Edit):
-    rule = "gradient.window.sum+3"
+    rule = "gradient.window.sum+4"
     description = "what the windows of a convolution took is stored, and folded afterwards"
     file = "impl/gradient/windows.py"
     old, new = "if is_symbolic(length) or", "if found or"
 
 
 class KernelIsNotReversed(Edit):
-    rule = "gradient.window.sum+3"
+    rule = "gradient.window.sum+4"
     description = "the windows of the signal meet the taps of the kernel in their own order"
     file = "impl/gradient/windows.py"
     old, new = "kernel = nodes.flip(kernel, (axis + 1,))", "kernel = nodes.flip(kernel, ())"
 
 
 class EndsAreAddedTwice(Edit):
-    rule = "gradient.window.sum+3"
+    rule = "gradient.window.sum+4"
     description = "the last elements of a window are added where its first ones are"
     file = "impl/gradient/windows.py"
     old, new = "around = (start, length - start", "around = (0, length"
 
 
+class OneWindowMeetsZeros(Edit):
+    rule = "gradient.window.sum+4"
+    description = "one window is added up as if there were others, whose elements are zeros"
+    file = "impl/gradient/windows.py"
+    old, new = "if shape_of(taps)[axis] == 1 and", "if shape_of(taps)[axis] == 0 and"
+
+
+class SlopesOfPhases(Edit):
+    rule = "gradient.window.sum+4"
+    description = "the sum of windows has the gradient of the windows that the signal was cut into"
+    file = "impl/gradient/windows.py"
+    old, new = "return with_gradient(total, Custom((taps,), pull))", "return total"
+
+
 class StepsAmongTheGaps(Edit):
-    rule = "gradient.window.sum+3"
+    rule = "gradient.window.sum+4"
     description = "a kernel with gaps falls into phases as one without"
     file = "impl/gradient/windows.py"
     old, new = "or step > 1 < dilation or", "or"

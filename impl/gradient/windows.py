@@ -9,6 +9,7 @@ import math
 from typing import NamedTuple
 
 from impl.gradient import nodes
+from impl.gradient.custom import Custom, with_gradient
 from impl.gradient.nodes import shape_of
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import is_symbolic
@@ -32,8 +33,10 @@ def add_windows(taps: UOp, axis: int, length: int, step: int, dilation: int) -> 
 
     `axis` is that of i, the windows, and the next one is that of k. Where the taps are sums of
     products, as those of a convolution are, the same is a sum over windows of the signal: it is
-    computed as fast as a convolution (r[gradient.window.sum+2]).
+    computed as fast as a convolution (r[gradient.window.sum+4]). Its gradient is that of the taps.
     """
+    if shape_of(taps)[axis] == 1 and dilation == 1:
+        return _one_window(taps, axis, length)
     above: list[tuple[UOp, int, int]] = []
     node, place = taps, axis
     while (below := _axis_below(node, place)) is not None:
@@ -46,11 +49,28 @@ def add_windows(taps: UOp, axis: int, length: int, step: int, dilation: int) -> 
         return _sum_of_shifts(taps, axis, length, step)
     if found is None:
         return UOp(Ops.FOLD, taps.dtype, (taps,), (axis, length, step, dilation))
-    result = _sum_over_windows(found, length, step, dilation)  # r[impl gradient.window.sum+3]
+    result = _sum_over_windows(found, length, step, dilation)  # r[impl gradient.window.sum+4]
     for each, own, below in reversed(above):
         if each.op is not Ops.CONTIGUOUS or step == 1:  # with steps, something is stored already
             result = _done_again(each, own, below, result)
-    return result
+    return _as_taps(taps, result, axis, step, dilation)
+
+
+def _one_window(taps: UOp, axis: int, length: int) -> UOp:
+    """Of one window no two taps have one place."""
+    sizes = shape_of(taps)  # r[impl gradient.window.sum+4]
+    row = nodes.reshape(taps, (*sizes[:axis], *sizes[axis + 1:]))
+    return nodes.pad(row, tuple((0, length - sizes[axis + 1] if each == axis else 0)
+                                for each in range(len(sizes) - 1)))
+
+
+def _as_taps(taps: UOp, total: UOp, axis: int, step: int, dilation: int) -> UOp:
+    """The sum of taps, whose gradient is one of windows of what they were added to, and not of the
+    windows that the signal was cut into.
+    """
+    def pull(gradient: UOp) -> tuple[UOp]:  # r[impl gradient.window.sum+4]
+        return nodes.unfold(gradient, axis, *shape_of(taps)[axis:axis + 2], step, dilation),
+    return with_gradient(total, Custom((taps,), pull))
 
 
 #: A window that is added up in so many parts, each without overlaps.
@@ -89,7 +109,8 @@ def _axis_below(node: UOp, axis: int) -> int | None:
     if op is Ops.SHRINK or op is Ops.PAD:
         whole = [(0, size) if op is Ops.SHRINK else (0, 0) for size in inner[axis:axis + 2]]
         return axis if list(node.arg[axis:axis + 2]) == whole else None
-    if op is Ops.CONTIGUOUS or op is Ops.CAST and node.dtype.kind == "f" == node.src[0].dtype.kind:
+    if op in (Ops.CONTIGUOUS, Ops.DETACH) \
+            or op is Ops.CAST and node.dtype.kind == "f" == node.src[0].dtype.kind:
         return axis
     if op is Ops.PERMUTE:
         return node.arg[axis] if node.arg[axis] + 1 == node.arg[axis + 1] else None
@@ -111,6 +132,8 @@ def _done_again(node: UOp, axis: int, below: int, result: UOp) -> UOp:
     source.
     """
     length, sizes = shape_of(result)[below], shape_of(node)
+    if node.op is Ops.DETACH:
+        return result
     if node.op in (Ops.CAST, Ops.CONTIGUOUS):
         return nodes.cast(result, node.dtype) if node.op is Ops.CAST \
             else UOp(Ops.CONTIGUOUS, result.dtype, (result,))

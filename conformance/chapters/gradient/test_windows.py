@@ -23,7 +23,7 @@ def added(taps: np.ndarray, stride: int, dilation: int, pad: int, size: int) -> 
     return out[:, :, pad:pad + size, pad:pad + size]
 
 
-@verifies("gradient.window.sum+3")
+@verifies("gradient.window.sum+4")
 @pytest.mark.parametrize("kernel,stride,dilation,pad,groups", [
     (3, 1, 1, 1, 1), (3, 2, 1, 1, 1), (2, 2, 1, 0, 1), (1, 2, 1, 0, 1), (3, 3, 1, 2, 2),
     (4, 3, 1, 1, 1), (3, 1, 2, 2, 2), (3, 2, 2, 1, 1), (1, 1, 1, 0, 3)])
@@ -45,7 +45,7 @@ def test_the_input_of_a_convolution_gets_what_it_gave(kernel: int, stride: int, 
     np.testing.assert_allclose(again.numpy(), expected, rtol=1e-9, atol=1e-9)
 
 
-@verifies("gradient.window.sum+3")
+@verifies("gradient.window.sum+4")
 @pytest.mark.parametrize("size,step,pad", [(2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0), (5, 2, 2)])
 def test_the_windows_of_a_pool_are_added_up_without_a_loop(size: int, step: int,
                                                            pad: int) -> None:
@@ -59,7 +59,7 @@ def test_the_windows_of_a_pool_are_added_up_without_a_loop(size: int, step: int,
     np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-9, atol=1e-9)
 
 
-@verifies("gradient.window.sum+3")
+@verifies("gradient.window.sum+4")
 @pytest.mark.parametrize("stride,more", [(1, 1.1), (2, 2.2)])
 def test_it_costs_what_the_convolution_costs(stride: int, more: float) -> None:
     x = Tensor.ones(2, 8, 16, 16).contiguous().realize()
@@ -71,3 +71,28 @@ def test_it_costs_what_the_convolution_costs(stride: int, more: float) -> None:
     once, again = (sum(estimate(kernel.ast).operations for kernel in each.schedule())
                    for each in (y, gradient))
     assert again < more * once
+
+
+@verifies("gradient.window.sum+4")
+def test_its_own_gradient_costs_what_the_taps_cost() -> None:
+    x = Tensor.ones(2, 8, 9, 9).contiguous().realize()
+    w = Tensor.ones(8, 8, 3, 3).contiguous().realize()
+    x.requires_grad = w.requires_grad = True
+    y = x.conv_transpose2d(w, stride=2, padding=1)
+    parts = (y * Tensor.ones(*y.shape).contiguous().realize()).sum().gradient(x, w)
+    products = 2 * 2 * 8 * 8 * 9 * 9 * 3 * 3
+    for part in parts:
+        costs = [estimate(kernel.ast).operations for kernel in part.schedule()]
+        assert max(costs) < 1.3 * products and sum(costs) < 1.5 * products
+
+
+@verifies("gradient.window.sum+4")
+def test_one_window_alone_is_added_to_nothing() -> None:
+    x = Tensor.ones(4, 8, 1, 1).contiguous().realize()
+    w = Tensor.ones(8, 8, 5, 5).contiguous().realize()
+    w.requires_grad = True
+    y = x.conv_transpose2d(w, stride=2, padding=1)
+    part = (y * Tensor.ones(*y.shape).contiguous().realize()).sum().gradient(w)[0]
+    for each in (y, part):
+        cost = sum(estimate(kernel.ast).operations for kernel in each.schedule())
+        assert cost < 1.3 * 2 * 4 * 8 * 8 * 5 * 5
