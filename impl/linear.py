@@ -1,47 +1,55 @@
 """A schedule as one node, and its entry points step by step. Chapter: spec/linear.md.
 
 `realize` does everything at once. The functions here give the same values in steps that one can
-look at. The first of them has a plan made, as `realize` does, and takes its kernels. Their order
-and the places of temporaries are found again from the nodes, so that these may be changed:
+look at. The first of them has a plan made, as `realize` does. The others decide nothing anew: the
+order of the kernels and the places of temporaries are those of that plan.
 
     SINK of values -> get_kernel_graph -> SINK of CALLs -> create_schedule -> LINEAR
     LINEAR -> linear_to_schedule -> ExecItems -> memory_planner -> run_schedule
 
 A CALL has the kernel and its buffers as sources, and as argument a `CallInfo`: the names of its
-variables, and which versions of its buffers it reads and writes. What it calls may be a LINEAR.
+variables, which of its buffers it writes, and where it stands in its plan. What it calls may be a
+LINEAR.
 """
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from impl import memory, symbolic
-from impl.dependencies import of_versions
 from impl.device import Device
 from impl.dtypes import dtypes
-from impl.effects import Buffer, is_lost, leaf_of, living
+from impl.effects import Buffer
 from impl.errors import GraphError
-from impl.ir import TRUE, KernelInfo, Ops, UOp, note_origin, toposort
+from impl.ir import KernelInfo, Ops, UOp, note_origin
 from impl.multi import Coordinate
-from impl.ordering import Uses, least_peak
 from impl.places import Destination
 from impl.realize import ExecItem, Run, commit, items_of, lock, planned_run, session
 
+#: Where a kernel stands: the number of its plan, in the order in which LINEARs were made, and its
+#: place in the order of that.
+Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class CallInfo:
     """What a CALL says besides its kernel and buffers.
 
-    `reads` and `writes` are pairs of a buffer's place among the CALL's buffers and a version.
-    `first` has the item that waits for the first time that the CALL is run, until it is asked for.
+    `writes` are places among the CALL's buffers. `bound` is the plan that it is from, with its
+    buffers, and `number` its kernel there. `first` has the item that waits for the first time that the CALL is run, until it is
+    asked for.
     """
 
     variables: tuple[str | Coordinate, ...] = ()
-    reads: tuple[tuple[int, int], ...] = ()
-    writes: tuple[tuple[int, int], ...] = ()
+    writes: tuple[int, ...] = ()
     copy: Destination | None = None  # of a copy: where it goes
+    position: Position = (-1, 0)     # of a kernel that is from no plan: before all others
+    number: int = 0
+    bound: Run | None = field(default=None, compare=False, repr=False)
     first: list[ExecItem] = field(default_factory=list, compare=False, repr=False)
+
+
+_plans = itertools.count()
 
 
 def get_kernel_graph(sink: UOp) -> UOp:
@@ -58,12 +66,13 @@ def _kernel_graph(sink: UOp) -> tuple[UOp, dict[str, int]]:
     session.refuse_capture("makes kernels that a replay would not know of",
                            "do it outside the function")
     with lock:
-        run = planned_run(sink.src, planned=False)
+        run = planned_run(sink.src)
         if run is None:
             return UOp(Ops.SINK, dtypes.index), {}
         items, bound = items_of(run, ordered=False), run.canonical
         calls = _calls(run, items)
         commit(run)
+        run.drop_graph()
         session.scheduled.extend(items[n] for n in run.plan.order)  # r[impl linear.read.waits]
         named = zip(map(_name, bound.variables), bound.values, strict=True)
         values = {name: value for name, value in named if isinstance(name, str)}
@@ -72,14 +81,15 @@ def _kernel_graph(sink: UOp) -> tuple[UOp, dict[str, int]]:
 
 def _calls(run: Run, items: Sequence[ExecItem]) -> list[UOp]:
     """A CALL for every kernel, in the order of their numbers, as the items are."""
-    plan, binds = run.plan, run.canonical.variables
+    plan, binds, made = run.plan, run.canonical.variables, next(_plans)
+    place = {number: place for place, number in enumerate(plan.order)}
     calls = []
     for kernel, item in zip(plan.kernels, items, strict=True):
         leaves = tuple(buffer.leaf((buffer.size,)) for buffer in item.bufs)
-        reads, writes = (tuple((kernel.arguments.index(t.storage), t.version) for t in side)
-                         for side in (kernel.reads, kernel.writes))
         names = tuple(_name(binds[slot]) for slot in kernel.slots)
-        info = CallInfo(names, reads, writes, kernel.copy, [item])
+        writes = tuple(kernel.arguments.index(touch.storage) for touch in kernel.writes)
+        info = CallInfo(names, writes, kernel.copy, (made, place[item.number]), item.number, run,
+                        [item])
         calls.append(UOp(Ops.CALL, dtypes.index, (item.ast, *leaves), info))
         note_origin(calls[-1], item.origin)
     return calls
@@ -91,39 +101,29 @@ def _name(bind: UOp) -> str | Coordinate:
 
 
 def create_schedule(kernel_graph: UOp) -> UOp:
-    """The CALLs of a kernel graph in a legal order: a LINEAR (r[linear.order.legal])."""
-    calls = kernel_graph.src
-    inner = [list(_in_order([call])) for call in calls]
-    number = {b: i for i, b in enumerate(dict.fromkeys(_buffers(inner)))}
-    reads, writes, before = zip(*(_versions(each, number) for each in inner), strict=True) \
-        if inner else ((), (), ())
-    pairs = of_versions(reads, writes, before)
-    touched = [[number[b] for b in dict.fromkeys(_buffers([each]))] for each in inner]
-    nbytes = {n: b.nbytes for b, n in number.items() if b.memory is None and b.host is None}
-    # r[impl linear.order.legal]
-    order = least_peak(len(calls), pairs, Uses(nbytes, touched))
-    return UOp(Ops.LINEAR, dtypes.index, tuple(calls[i] for i in order))
+    """The CALLs of a kernel graph in the order of their plan: a LINEAR (r[linear.order.legal+2]).
+
+    Of several plans the one that was made first comes first. CALLs of the same kernels, with other
+    buffers, stay as they stand.
+
+    Raises:
+        GraphError: between the kernels of a LINEAR that is called, those of another CALL would run.
+    """
+    # r[impl linear.order.legal+2]
+    spans = [(_span(call), call) for call in kernel_graph.src]
+    spans.sort(key=lambda each: each[0])
+    for (one, _), (other, _) in itertools.pairwise(spans):
+        if one[1] >= other[0] and one != other:
+            raise GraphError("create_schedule", "kernels of one plan stand in two CALLs, and those "
+                             "of the one have to run between those of the other",
+                             "put them in one LINEAR, in the order of the plan")
+    return UOp(Ops.LINEAR, dtypes.index, tuple(call for _, call in spans))
 
 
-Versions = set[tuple[int, int]]
-
-
-def _versions(inner: Sequence[tuple[UOp, list[Buffer]]],
-              number: dict[Buffer, int]) -> tuple[Versions, Versions, Versions]:
-    """What the kernels of one CALL read, write, and overwrite together: numbers and versions."""
-    reads, writes, before = Versions(), Versions(), Versions()
-    for call, buffers in inner:
-        info = call.arg or CallInfo()
-        for place, version in info.reads:
-            reads.add((number[buffers[place]], version))
-        for place, version in info.writes:
-            writes.add((number[buffers[place]], version))
-            before.add((number[buffers[place]], version - 1))
-    return reads - writes, writes, before - writes
-
-
-def _buffers(inner: Iterable[Sequence[tuple[UOp, list[Buffer]]]]) -> list[Buffer]:
-    return [buffer for each in inner for _, buffers in each for buffer in buffers]
+def _span(call: UOp) -> tuple[Position, Position]:
+    """Where the first and the last kernel of a CALL stand."""
+    found = [info.position for info in (each.arg or CallInfo() for each, _ in _in_order([call]))]
+    return min(found, default=(-1, 0)), max(found, default=(-1, 0))
 
 
 def lower_sink_to_linear(function: UOp) -> UOp | None:
@@ -227,55 +227,23 @@ def _item(call: UOp, info: CallInfo, buffers: list[Buffer], values: list[int]) -
     ast = call.src[0]
     program = Device[buffers[0].device].compile([ast])[0] if info.copy is None else None
     return ExecItem(ast, buffers, {}, values, program, copy=info.copy, origin=call.origin,
-                    writes=[buffers[place] for place, _ in info.writes])
+                    writes=[buffers[place] for place in info.writes], bound=info.bound,
+                    number=info.number)
 
 
 def memory_planner(schedule: Sequence[ExecItem], keep: Sequence[Buffer] = ()) -> list[ExecItem]:
-    """Give buffers that nothing outside the schedule can observe places in one arena per device.
+    """Give temporaries the places that their plan has for them, in one arena per device.
 
-    These are the buffers without memory that no living tensor needs, no kernel uses that waits and
-    is not in the schedule, that are not in `keep`, and that a kernel of the schedule fills before
-    any reads them.
+    They are right for the plan's order. Where the kernels of a plan stand in another one, each
+    buffer gets memory of its own when a kernel first needs it; so does what is in `keep`.
     """
-    needed = toposort([h.uop for h in living() if not is_lost(h.uop)], lambda u: leaf_of(u) is None)
-    held = {leaf.arg[0] for leaf in (leaf_of(u) for u in needed) if leaf is not None}
-    mine = {id(item) for item in schedule}
-    others = {b for item in session.scheduled if id(item) not in mine for b in item.bufs}
-    kept = {*keep, *held, *others, *_read_first(schedule)}
-    numbers: dict[Buffer, int] = {}
-    touched: list[list[int]] = []
+    numbers: dict[Run, list[int]] = {}
     for item in schedule:
-        # r[impl linear.memory.kept+2]
-        free = [b for b in item.bufs if b.memory is None and b.host is None and b not in kept]
-        touched.append([numbers.setdefault(b, len(numbers)) for b in free])
-    for device in dict.fromkeys(b.device for b in numbers):
-        nbytes = {n: b.nbytes for b, n in numbers.items() if b.device == device}
-        planned = memory.plan(memory.lifetimes(range(len(schedule)), touched, nbytes))
-        arena = Device[device].allocate(max(1, planned.planned))
-        for buffer, number in numbers.items():
-            if number in planned.offsets:
-                buffer.memory = arena.part(planned.offsets[number], buffer.nbytes)
+        if item.bound is not None:
+            numbers.setdefault(item.bound, []).append(item.number)
+    for run, mine in numbers.items():
+        own = set(mine)
+        once = [number for number in run.plan.order if number in own]
+        if mine == once * (len(mine) // len(once)):  # r[impl linear.memory.kept+3]
+            run.place_temporaries(own_arena=True, keep=keep)
     return list(schedule)
-
-
-def _read_first(schedule: Sequence[ExecItem]) -> list[Buffer]:
-    """The buffers whose content comes from before the schedule."""
-    written: set[Buffer] = set()
-    found: list[Buffer] = []
-    for item in schedule:
-        loads = [u.src[0].src[0] for u in item.ast.toposort() if u.op is Ops.LOAD]
-        read = {item.bufs[pointer.arg] for pointer in loads if pointer.op is Ops.PARAM}
-        values = dict(zip(item.ast.arg.variables, item.values, strict=True))
-        filled = {item.bufs[store.src[0].src[0].arg] for store in item.ast.src
-                  if _fills(store, item.bufs, values)} - read
-        found += [b for b in item.bufs if b not in written and b not in filled]
-        written |= filled
-    return found
-
-
-def _fills(store: UOp, buffers: Sequence[Buffer], values: dict[UOp, int]) -> bool:
-    """Whether a kernel's store writes every element of a buffer; no, where that is not plain."""
-    pointer, index, valid = store.src[0].src
-    loops = [symbolic.evaluate(u.src[0], values) for u in index.toposort() if u.op is Ops.RANGE]
-    return (pointer.op is Ops.PARAM and valid is TRUE
-            and math.prod(loops) == buffers[pointer.arg].size)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -53,7 +53,6 @@ class LoopInfo:
     call: tuple[Any, ...] = ()
     values: tuple[int, ...] = ()
     places: tuple[int, ...] = ()
-    ran: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def target(self) -> Place:
@@ -88,9 +87,8 @@ class LoopInfo:
         return {"scan": f"scan of {self.count} iterations", "while": "while loop", "cond": "cond",
                 "host": f"{self.call[0]} on the host" if self.call else ""}[self.kind]
 
-    def __getstate__(self) -> dict[str, Any]:  # r[impl loops.body.once]
-        kept = {name: value for name, value in self.__dict__.items() if name != "offsets"}
-        return {**kept, "ran": {}}
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "offsets"}
 
 
 def param(slot: int, like: UOp | None = None, dtype: DType = dtypes.float32,

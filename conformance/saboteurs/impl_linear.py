@@ -5,18 +5,27 @@ from conformance.saboteurs.edits import Edit
 
 
 class TakesTheGivenOrder(Edit):
-    rule = "linear.order.legal"
+    rule = "linear.order.legal+2"
     description = "the CALLs stay in the order in which they stand in the graph"
     file = "impl/linear.py"
-    old = "tuple(calls[i] for i in order))"
-    new = "tuple(calls[i] for i in sorted(order)))"
+    old = "    spans.sort(key=lambda each: each[0])\n"
+    new = ""
 
 
-class WritesDoNotWaitForReads(Edit):
-    rule = "linear.order.legal"
-    description = "memory may be written before the old version was read"
+class AllPlansAreOne(Edit):
+    rule = "linear.order.legal+2"
+    description = "kernels of several plans stand in the order that each has in its own"
+    first = "test_of_several_plans_the_first_runs_first"
     file = "impl/linear.py"
-    old, new = "number[buffers[place]], version - 1)", "number[buffers[place]], version - 9)"
+    old, new = "(made, place[item.number])", "(0, place[item.number])"
+
+
+class OthersRunInBetween(Edit):
+    rule = "linear.order.legal+2"
+    description = "a LINEAR that is called comes before what has to run between its kernels"
+    first = "test_a_linear_between_whose_kernels_others_run_is_refused"
+    file = "impl/linear.py"
+    old, new = "if one[1] >= other[0] and one != other:", "if one[1] < one[0]:"
 
 
 class GivesTheKernelBack(Edit):
@@ -52,26 +61,20 @@ class CallsHaveTheBuffersAround(Edit):
     new = "stack.append((node.src[0], given or buffers))"
 
 
-class PlacesWhatTensorsHold(Edit):
-    rule = "linear.memory.kept+2"
-    description = "what a living tensor needs is placed in the arena"
+class PlacesWhatIsKept(Edit):
+    rule = "linear.memory.kept+3"
+    description = "what the caller wants to keep is placed in the arena"
+    first = "test_kept_buffers_get_memory_of_their_own"
     file = "impl/linear.py"
-    old, new = "{*keep, *held, *others,", "{*keep, *others,"
+    old, new = "place_temporaries(own_arena=True, keep=keep)", "place_temporaries(own_arena=True)"
 
 
-class PlacesWhatIsFilledInPart(Edit):
-    rule = "linear.memory.kept+2"
-    description = "a buffer that a kernel fills in part counts as filled"
+class PlacesInAnyOrder(Edit):
+    rule = "linear.memory.kept+3"
+    description = "temporaries get the places of the plan, also where its kernels run otherwise"
+    first = "test_places_are_right_for_a_part_of_the_order_alone"
     file = "impl/linear.py"
-    old, new = "math.prod(loops) == buffers[pointer.arg].size)", "math.prod(loops) > 0)"
-
-
-class PlacesWhatOthersWaitFor(Edit):
-    rule = "linear.memory.kept+2"
-    description = "what a waiting kernel outside the schedule uses is placed in the arena"
-    first = "test_what_the_rest_of_a_linear_needs_is_not_placed"
-    file = "impl/linear.py"
-    old, new = "{*keep, *held, *others,", "{*keep, *held,"
+    old, new = "if mine == once * (len(mine) // len(once)):", "if mine:"
 
 
 class TellsNobodyThatALinearWaits(Edit):

@@ -152,7 +152,7 @@ class KernelsOfALinearFailInSilence(Edit):
     description = "what a kernel of a LINEAR has half written can be read"
     first = "test_every_way_to_run_kernels_says_the_same_of_one_that_fails"
     file = "impl/linear.py"
-    old, new = "writes=[buffers[place] for place, _ in info.writes]", "writes=[]"
+    old, new = "writes=[buffers[place] for place in info.writes]", "writes=[]"
 
 
 class MarksTheLastKernel(Edit):

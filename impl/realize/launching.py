@@ -20,6 +20,7 @@ from impl.realize.session import session
 
 def execute(run: Run, mode: Mode) -> None:
     """Run the kernels of a run in order, and commit it; print and poison if that is asked for."""
+    run.place_temporaries()
     turns = _InTurn(run, mode)
     # r[impl realize.failure.left+2]: a run that does not fit changes nothing
     Prepared((), turns).run([*map(run.buffers.__getitem__, run.plan.touched)], None, turns)
@@ -126,7 +127,8 @@ class ExecItem:
     """One kernel, ready to run: its graph, its buffers, and what a person wants to know of it.
 
     `run()` runs it; items must be run in the order of their list. `writes` are the buffers that
-    hold something else afterwards, `origin` is the user's line.
+    hold something else afterwards, `origin` is the user's line. `bound` is the plan that it is
+    from, with its buffers, and `number` its kernel there.
     """
 
     ast: UOp
@@ -138,6 +140,8 @@ class ExecItem:
     copy: Destination | None = None  # of a copy: where it goes
     writes: list[Buffer] = field(default_factory=list)
     origin: Any = None
+    bound: Run | None = field(default=None, repr=False)
+    number: int = 0
 
     def run(self) -> float:
         """Run the kernel; the time in seconds. If that fails, what it and the kernels after it
@@ -185,5 +189,5 @@ def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
             kernel.ast, [run.buffers[s] for s in kernel.arguments], {"kernel": number},
             [run.values[slot] for slot in kernel.slots], programs[number], copy=kernel.copy,
             writes=[run.buffers[touch.storage] for touch in kernel.writes],
-            origin=origins[number]))
+            origin=origins[number], bound=run, number=number))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -43,7 +44,8 @@ class Body:
         stored = [UOp(Ops.CONTIGUOUS, root.dtype, (named(root, place, default),), None, number)
                   for number, root in enumerate(roots)]
         effects, plan, canonical = prepare(stored)  # r[impl loops.body.once]
-        run = Run(plan, canonical, effects, own_arena=True)
+        run = Run(plan, canonical, effects)
+        run.place_temporaries(own_arena=True)
         changing = [*inputs, *(run.buffers[number] for number in plan.places)]
         self.arenas: list[tuple[DeviceBackend, int, list[tuple[int, int, int]]]] = []
         for device, planned in plan.memories.items():
@@ -93,11 +95,15 @@ def run_loop(loop: LoopInfo, memories: Sequence[Memory]) -> None:
 
 def body_of(loop: LoopInfo, number: int, place: Place) -> Body:
     """A body on a device, or on a mesh; made at its first use under these settings."""
-    key = loop.bodies[number], place, settings.plan_text()
-    found: Body | None = loop.ran.get(key)
+    known, key = _bodies.setdefault(loop.bodies[number], {}), (place, settings.plan_text())
+    found = known.get(key)
     if found is None:
-        found = loop.ran[key] = Body(loop.bodies[number], place)
+        found = known[key] = Body(loop.bodies[number], place)
     return found
+
+
+#: The bodies that are ready, each for as long as somebody has its graph: a LOOP, or a plan.
+_bodies: WeakKeyDictionary[UOp, dict[tuple[Place, str], Body]] = WeakKeyDictionary()
 
 
 def prepare_loop(loop: LoopInfo, place: Place) -> None:

@@ -52,8 +52,8 @@ def waiting_values(values: Sequence[UOp], mode: Mode | None = None) -> list[UOp]
     return list(dict.fromkeys([value for value in values if leaf_of(value) is None]))
 
 
-def planned_run(nodes: Sequence[UOp], mode: Mode | None = None, shared: bool = False,
-                **how: bool) -> Run | None:
+def planned_run(nodes: Sequence[UOp], mode: Mode | None = None,
+                shared: bool = False) -> Run | None:
     """The plan for those of the values that are not in memory, bound to buffers; None for none.
 
     Whoever calls it holds the lock, has the kernels run, and commits. A plan that is only run, and
@@ -66,7 +66,7 @@ def planned_run(nodes: Sequence[UOp], mode: Mode | None = None, shared: bool = F
     if not waiting:
         return None
     effects, plan, canonical = prepare(waiting, mode, shared)
-    return Run(plan, canonical, effects, **how) if how else Run(plan, canonical, effects)
+    return Run(plan, canonical, effects)
 
 
 def prepare(values: Sequence[UOp], mode: Mode | None = None,

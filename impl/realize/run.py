@@ -1,7 +1,7 @@
 """A plan with the buffers of one call: binding, compiling, committing. Chapter: spec/realize.md."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,8 +49,7 @@ class Run:
     __slots__ = ("plan", "canonical", "values", "effects", "begun", "buffers", "outputs",
                  "_origins")
 
-    def __init__(self, plan: Plan, canonical: Canonical, effects: Effects,
-                 own_arena: bool = False, planned: bool = True) -> None:
+    def __init__(self, plan: Plan, canonical: Canonical, effects: Effects) -> None:
         self.plan, self.canonical, self.values = plan, canonical, canonical.values
         self.effects = effects
         self._origins: list[Any] | None = None
@@ -66,17 +65,22 @@ class Run:
                 device, dtype, symbolic.actual(size, bound) if bound else size)
             if kept:
                 self.outputs.append(buffer)
-        if planned and plan.memories:
-            self._place_temporaries(own_arena)
 
-    def _place_temporaries(self, own_arena: bool) -> None:
-        """Give the temporaries their places in the arenas."""
+    def place_temporaries(self, own_arena: bool = False,
+                          keep: Collection[Buffer] = ()) -> None:
+        """Give the temporaries the places that the plan has for them: in the device's arena, or in
+        one that is the run's own. What has memory, or is in `keep`, is let be.
+        """
         for device, planned in self.plan.memories.items():
+            lacking = [number for number in planned.offsets
+                       if (buffer := self.buffers[number]).memory is None and buffer not in keep]
+            if not lacking:
+                continue
             arena = _arena(device, planned.planned, own_arena)
-            for number, offset in planned.offsets.items():
-                buffer = self.buffers[number]
+            for number in lacking:
                 # For all values of the variables: a replay may have greater ones.
-                buffer.memory = arena.part(offset, self.plan.storages[number].nbytes)
+                self.buffers[number].memory = arena.part(planned.offsets[number],
+                                                         self.plan.storages[number].nbytes)
 
     def sizes(self) -> dict[Buffer, symbolic.Size]:
         """The buffers whose size depends on variables, with their size in this call."""

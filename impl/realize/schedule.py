@@ -36,9 +36,10 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
                            "use .realize(), or schedule outside the function")
     with lock:
         nodes = values_of(holders)
-        run = planned_run(nodes, own_arena=True)
+        run = planned_run(nodes)
         items: list[ExecItem] = []
         if run is not None:
+            run.place_temporaries(own_arena=True)
             items = items_of(run)
             decided = decisions(run.plan, run.effects.nodes)
             for item in items:
@@ -47,6 +48,7 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
                 item.metadata["decisions"] = [line for concerned, line in decided
                                               if number in concerned]
             commit(run)
+            run.drop_graph()
             session.scheduled.extend(items)
         hold(holders, nodes)
         return items

@@ -306,7 +306,7 @@ class Batch:
         renamed = {marks.get(slot, params[slot]): param(slot, marks.get(slot, params[slot]))
                    for slot in range(len(sources))}
         graphs = tuple(body(substituted(roots, renamed)) for roots in made)
-        values = outputs(replace(loop, bodies=graphs, ran={}), into, loop.outputs)
+        values = outputs(replace(loop, bodies=graphs), into, loop.outputs)
         found = []
         for root in loop.outputs:
             value = values[root]

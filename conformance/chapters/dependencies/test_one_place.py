@@ -15,14 +15,11 @@ import pytest
 
 from conformance.chapters.dependencies.orders import realized
 from conformance.trace import ROOT
-from impl import Context, Tensor, dependencies, memory, ordering
+from impl import Tensor, dependencies, memory, ordering
 from impl.caching import canonicalize
 from impl.dependencies import Dependency, lives, past
-from impl.dtypes import dtypes
 from impl.effects import collect
 from impl.fusion import FusionLimits, late
-from impl.ir import Ops, UOp
-from impl.linear import create_schedule, get_kernel_graph
 from impl.memory import spans, takeovers
 from impl.ordering import Uses, linearize
 from impl.places import Place
@@ -85,16 +82,8 @@ def of_an_order_that_is_tried() -> Any:
     return dependencies.waits([({0}, {1}), ({1}, {0})])
 
 
-def of_a_kernel_graph() -> Any:
-    with Context(FUSE=0, DEVICE="REFERENCE"):
-        tensors = read_and_write()
-        graph = get_kernel_graph(UOp(Ops.SINK, dtypes.index, tuple(t.uop for t in tensors)))
-        turned = UOp(Ops.SINK, dtypes.index, graph.src[::-1])
-        return [graph.src.index(call) for call in create_schedule(turned).src]
-
-
 ASKED: tuple[Callable[[], Any], ...] = (
-    of_a_schedule, of_a_placement, of_groups, of_an_order_that_is_tried, of_a_kernel_graph)
+    of_a_schedule, of_a_placement, of_groups, of_an_order_that_is_tried)
 
 
 def nobody_waits(*given: Any) -> Iterator[Any]:

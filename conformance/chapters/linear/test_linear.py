@@ -32,7 +32,7 @@ def several() -> tuple[Tensor, np.ndarray]:
     return (total @ x) + 1, (array @ array.T).sum(0)[None] @ array + 1
 
 
-@verifies("linear.order.legal")
+@verifies("linear.order.legal+2")
 def test_a_shuffled_kernel_graph_is_ordered_again() -> None:
     y, expected = several()
     graph = get_kernel_graph(sink(y))
@@ -44,10 +44,12 @@ def test_a_shuffled_kernel_graph_is_ordered_again() -> None:
 
 def versions(call: UOp, side: str) -> set[tuple[Buffer, int]]:
     """The versions of buffers that a CALL reads or writes."""
-    return {(call.src[1 + place].arg[0], version) for place, version in getattr(call.arg, side)}
+    run = call.arg.bound
+    return {(run.buffers[touch.storage], touch.version)
+            for touch in getattr(run.plan.kernels[call.arg.number], side)}
 
 
-@verifies("linear.order.legal")
+@verifies("linear.order.legal+2")
 def test_what_is_overwritten_is_read_before() -> None:
     """By a kernel that only the memory keeps from running later."""
     x = Tensor(np.arange(8, dtype=np.float32)).realize()
@@ -67,6 +69,34 @@ def test_what_is_overwritten_is_read_before() -> None:
     run_schedule(linear_to_schedule(create_schedule(graph)))
     assert old.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
     assert x.tolist() == [0, 1, 9, 9, 9, 9, 6, 7]
+
+
+@verifies("linear.order.legal+2")
+def test_of_several_plans_the_first_runs_first() -> None:
+    state = Tensor(np.arange(4, dtype=np.float32)).realize()
+    calls: list[UOp] = []
+    for factor in (2, 3):
+        state.assign((state + 1) * factor)
+        calls += get_kernel_graph(sink(state)).src
+    ordered = create_schedule(UOp(Ops.SINK, dtypes.index, tuple(calls[::-1])))
+    assert list(ordered.src) == calls
+    run_schedule(linear_to_schedule(ordered))
+    assert state.tolist() == [9, 15, 21, 27]
+
+
+@verifies("linear.order.legal+2")
+def test_a_linear_between_whose_kernels_others_run_is_refused() -> None:
+    array = np.linspace(-1, 1, 6, dtype=np.float32)
+    with Context(DEVICE="REFERENCE", FUSE=0):
+        y, expected = separate(Tensor(array).realize(), array)
+        linear = lower_sink_to_linear(sink(y))
+        assert linear is not None and len(linear.src) > 2
+        around = UOp(Ops.LINEAR, dtypes.index, (linear.src[0], *linear.src[2:]))
+        calls = UOp(Ops.CALL, dtypes.index, (around,)), linear.src[1]
+        for each in (calls, calls[::-1]):
+            with pytest.raises(GraphError, match="put them in one LINEAR"):
+                create_schedule(UOp(Ops.SINK, dtypes.index, each))
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
 
 
 @verifies("linear.entry.nested+2")
@@ -179,18 +209,21 @@ def test_a_call_that_lacks_a_buffer_is_refused() -> None:
                 linear_to_schedule(UOp(Ops.LINEAR, dtypes.index, (call,)))
 
 
-@verifies("linear.memory.kept+2")
+@verifies("linear.memory.kept+3")
 def test_kept_buffers_get_memory_of_their_own() -> None:
-    y, expected = several()
-    linear = lower_sink_to_linear(sink(y))
+    array = np.linspace(-1, 1, 64, dtype=np.float32)
+    with Context(FUSE=0):
+        y, expected = separate(Tensor(array).realize(), array)
+        linear = lower_sink_to_linear(sink(y))
     assert linear is not None and y.uop.realized is not None
     result: Buffer = y.uop.realized.arg[0]
-    items = memory_planner(linear_to_schedule(linear), keep=[result])
-    assert result.memory is None
-    placed = {b for item in items for b in item.bufs if b.memory is not None and b is not result}
-    assert placed
+    items = linear_to_schedule(linear)
+    first, *others = (item.writes[0] for item in items if item.writes != [result])
+    memory_planner(items, keep=[result, first])
+    assert result.memory is None and first.memory is None
+    assert others and all(buffer.memory is not None for buffer in others)
     run_schedule(items)
-    np.testing.assert_allclose(y.numpy(), expected)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
 
 
 def separate(x: Tensor, array: np.ndarray) -> tuple[Tensor, np.ndarray]:
@@ -199,7 +232,7 @@ def separate(x: Tensor, array: np.ndarray) -> tuple[Tensor, np.ndarray]:
     return (y * 1).contiguous(), (np.exp(array[::-1] * 2)[::-1] + 1)[::-1]
 
 
-@verifies("linear.memory.kept+2")
+@verifies("linear.memory.kept+3")
 @pytest.mark.parametrize("held", ["tensor", "expression"])
 def test_what_living_tensors_need_is_not_placed(held: str) -> None:
     """Neither what a tensor is, nor what its pending expression reads."""
@@ -221,7 +254,7 @@ def test_what_living_tensors_need_is_not_placed(held: str) -> None:
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
 
 
-@verifies("linear.memory.kept+2")
+@verifies("linear.memory.kept+3")
 @pytest.mark.parametrize("part", [False, True])
 def test_what_comes_from_before_is_not_placed(part: bool) -> None:
     """Two schedules that are called with a buffer, the second planned before the first has run."""
@@ -254,18 +287,23 @@ def called(value: Tensor, changed: Tensor, given: Buffer) -> UOp:
     return UOp(Ops.LINEAR, dtypes.index, (call,))
 
 
-@verifies("linear.memory.kept+2")
-def test_what_the_rest_of_a_linear_needs_is_not_placed() -> None:
+@verifies("linear.memory.kept+3")
+@pytest.mark.parametrize("order", [[0, 1, 2], [1, 0, 2, 3], [0, 0, 1, 2, 3]])
+def test_places_are_right_for_a_part_of_the_order_alone(order: list[int]) -> None:
+    """The rest of the kernels waits, and needs what was made. In another order nothing is placed.
+    """
     array = np.linspace(-1, 1, 64, dtype=np.float32)
     with Context(FUSE=0):
         y, expected = separate(Tensor(array).realize(), array)
         linear = lower_sink_to_linear(sink(y))
         assert linear is not None and len(linear.src) > 3
-        items = memory_planner(linear_to_schedule(UOp(Ops.LINEAR, dtypes.index, linear.src[:3])))
-    made = [item.writes[0] for item in items]
-    assert [buffer.memory is None for buffer in made] == [False, False, True]
-    run_schedule(items)
-    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
+        calls = tuple(linear.src[n] for n in order)
+        items = memory_planner(linear_to_schedule(UOp(Ops.LINEAR, dtypes.index, calls)))
+    placed = [item.writes[0].memory is not None for item in items]
+    assert placed == [order == sorted(set(order))] * len(order)
+    if order == sorted(order):
+        run_schedule(items)
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
 
 
 @verifies("linear.read.waits")

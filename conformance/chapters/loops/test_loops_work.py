@@ -128,4 +128,5 @@ def test_a_compiler_that_fails_at_a_body_changes_nothing(monkeypatch: pytest.Mon
                     failed += 1
             assert state.tolist() == [2, 3]
             assert last.tolist() == [8, 12]
+            del state, last  # who has the LOOP has its bodies, compiled
     assert 3 <= failed < 9
