@@ -36,8 +36,8 @@ class CallInfo:
     """What a CALL says besides its kernel and buffers.
 
     `writes` are places among the CALL's buffers. `bound` is the plan that it is from, with its
-    buffers, and `number` its kernel there. `first` has the item that waits for the first time that the CALL is run, until it is
-    asked for.
+    buffers, and `number` its kernel there. `first` has the item that waits for the first time that
+    the CALL is run, until it is asked for.
     """
 
     variables: tuple[str | Coordinate, ...] = ()
