@@ -20,6 +20,7 @@ from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
 from conformance.learn.lesson_collectives import COLLECTIVES
 from conformance.learn.lesson_fusion import FUSION
 from conformance.learn.lesson_gradient import GRADIENT
+from conformance.learn.lesson_ir import IR
 from conformance.learn.lesson_kernel import KERNEL
 from conformance.learn.lesson_ordering import ORDERING
 from conformance.learn.lesson_ranges import RANGES
@@ -224,6 +225,6 @@ span.nbytes.""",
 
 #: In the order of the course.
 LESSONS = {
-    "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "fusion": FUSION,
+    "ir": IR, "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "fusion": FUSION,
     "ordering": ORDERING, "memory": MEMORY, "kernel": KERNEL, "replay": REPLAY,
     "collectives": COLLECTIVES}

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -167,6 +168,18 @@ def test_every_lesson_has_its_page_and_its_rules() -> None:
         assert len(set(lesson.rules)) == len(lesson.rules), slug
         for rule in lesson.rules:
             assert rule.split(".")[0] in (lesson.chapters or (slug,)) and rule in locked
+
+
+def test_lessons_stand_in_the_order_of_the_course() -> None:
+    """Here, on the course's index, and beside the pages."""
+    numbers = {slug: lesson.number for slug, lesson in LESSONS.items()}
+    assert list(numbers.values()) == sorted(set(numbers.values()))
+    index = (ROOT / "docs" / "course" / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (\d+) \| \[(.+?)\]\((\w+)\.md\) \|.*\| (?:.* h|.* min) \|", index, re.M)
+    assert [(slug, int(number)) for number, _, slug in rows] == list(numbers.items())
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert all(f"- {number} {title}: course/{slug}.md" in menu for number, title, slug in rows)
 
 
 @pytest.mark.parametrize("slug", LESSONS)
