@@ -49,9 +49,17 @@ class Copied(ImplPatch):
 class KeepsItsOwnSum(Copied):
     rule = "distributed.value.equal"
     description = "what a process has is taken for what all have"
-    file = "impl/distributed/device.py"
-    old = "self.ranks.sums(self.sums)"
-    new = "[total.put(range(total.size), mine) for mine, total, *_ in self.sums]"
+    file = "impl/distributed/sums.py"
+    old = "self.sums()"
+    new = "[total.put(range(total.size), mine) for mine, total, _ in self.sums.messages]"
+
+
+class CallsAllProcessesAlike(Copied):
+    rule = "collectives.span.named"
+    description = "what a process measures bears the name of its own device"
+    file = "impl/collectives/device.py"
+    old = "return [self.mesh.devices[number] for number in self.numbers]"
+    new = "return [member.name for member in self.members]"
 
 
 class BlamesItself(Copied):
@@ -97,9 +105,9 @@ class SendsEachSum(Copied):
 class SendsFewBytesByThemselves(Copied):
     rule = "distributed.together.once+4"
     description = "sums of a few bytes are sent after their note, and not with it"
-    file = "impl/distributed/device.py"
-    old = "for given, *_ in self.sums) <= NOTED"
-    new = "for given, *_ in self.sums) < 0"
+    file = "impl/distributed/sums.py"
+    old = "if self.noted > NOTED:"
+    new = "if self.noted:"
 
 
 class SendsBeforeItHasCome(Copied):
@@ -163,7 +171,7 @@ class ComparesNothing(Copied):
     rule = "distributed.other.named"
     description = "a process takes part in whatever another one does"
     file = "impl/distributed/engine.py"
-    old = "if self.notes[:, :_DIGEST].tobytes() != digest * len(self.members):"
+    old = "if self._heads.tobytes() != digest * len(self.members):"
     new = "if not self.notes.size:"
 
 

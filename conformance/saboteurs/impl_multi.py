@@ -377,14 +377,14 @@ class NamesTheWayItLies(Edit):
 
 
 class EachSumGoesAlone(Edit):
-    rule = "collectives.together.bucket"
+    rule = "collectives.together.bucket+2"
     description = "each sum is a transfer of its own"
     file = "impl/fusion/groups.py"
     old, new = "if self.bucket is None or before", "if self.bucket is not None or before"
 
 
 class TheLeastNeededGoesFirst(Edit):
-    rule = "collectives.together.bucket"
+    rule = "collectives.together.bucket+2"
     description = "gradients do not wait while layers need other sums"
     file = "impl/multi/buckets.py"
     old, new = "like = max(self.waiting", "like = min(self.waiting"

@@ -116,22 +116,27 @@ def _calls_counted(sent: Counter[str]) -> Iterator[None]:
         yield
         return
     from impl.distributed.engine import Ranks
+    from impl.distributed.sums import Sums
     name = str(distributed.rank())
 
-    def least(method: str, share: Any) -> Any:
-        before = getattr(Ranks, method)
+    def least(kind: type, method: str, share: Any, size: Any) -> Any:
+        before = getattr(kind, method)
 
-        def call(self: Ranks, *given: Any) -> Any:
-            # The first array, or that of each sum; a note may go without.
-            nbytes = sum(mine.nbytes for mine, *_ in given[0]) if method == "sums" else \
-                next((one.nbytes for one in given if isinstance(one, np.ndarray)), 0)
-            sent[name] += int(nbytes * share(len(self.members)))
+        def call(self: Any, *given: Any) -> Any:
+            count = len((self if kind is Ranks else self.ranks).members)
+            sent[name] += int(size(self, *given) * share(count))
             return before(self, *given)
-        return mock.patch.object(Ranks, method, call)
+        return mock.patch.object(kind, method, call)
 
-    with least("all", lambda k: k - 1), least("exchanged", lambda k: (k - 1) / k), \
-            least("shifted", lambda k: 1), least("sums", lambda k: 2 * (k - 1) / k), \
-            least("met", lambda k: k - 1):
+    def first(ranks: Ranks, given: np.ndarray, *others: Any) -> int:
+        return given.nbytes
+
+    with least(Ranks, "all", lambda k: k - 1, first), \
+            least(Ranks, "exchanged", lambda k: (k - 1) / k, first), \
+            least(Ranks, "shifted", lambda k: 1, first), \
+            least(Ranks, "met", lambda k: k - 1, lambda ranks, what, given=0: given), \
+            least(Sums, "__call__", lambda k: 2 * (k - 1) / k,
+                  lambda sums: sum(mine.nbytes for mine, *_ in sums.messages)):
         yield
 
 

@@ -227,6 +227,11 @@ class MeshDevice(DeviceBackend):
         return known
 
     @property
+    def names(self) -> list[str]:
+        """What the devices that this process has are called in the mesh."""
+        return [self.mesh.devices[number] for number in self.numbers]
+
+    @property
     def is_whole(self) -> bool:
         """Whether this process has all devices of the mesh."""
         return len(self.numbers) == len(self.mesh.devices)

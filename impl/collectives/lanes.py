@@ -232,7 +232,8 @@ class Stretch:
 
     def _take_turn(self, part: _Part | int | list[int], spans: list[Span] | None) -> None:
         """Run kernels, or send what was to be sent meanwhile, all together."""
-        start, name = time.perf_counter(), self.device.members[0].name
+        # r[impl collectives.span.named]
+        start, name = time.perf_counter(), self.device.names[0]
         if isinstance(part, _Part):
             part.table.replay()
             places, lane = list(part.entries), "compute"
@@ -271,7 +272,7 @@ class _Course:
 
     def __init__(self, stretch: Stretch, spans: list[Span] | None) -> None:
         self.stretch, self.spans = stretch, spans
-        self.names = [member.name for member in stretch.device.members]
+        self.names = stretch.device.names
         self.steps: dict[str, list[Callable[[], object]]] = {}
         self.done: dict[int, list[threading.Event]] = {}
         self.barriers: list[threading.Barrier] = []

@@ -272,6 +272,7 @@ class DeviceBackend:
     host_memory = True        # whether `Memory.array` may be read and written directly
     shared_memory = True      # host memory: whether kernels of other devices can be given it
     concurrent = True         # of a mesh: whether its devices may run in lanes
+    buckets = True            # of a mesh: whether a plan says which sums go together
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -83,12 +83,13 @@ def _made(ranks: Ranks, device: CUDADevice) -> RankClique | None:
     if found is not None and ranks.place == 0:
         found.call("ncclGetUniqueId", ctypes.byref(unique))
     # What is needed goes with one note: whether there is NCCL, which GPU it is, the clique's name.
-    mine = np.zeros(NOTED, np.uint8)
+    mine = ranks.given
     mine[0] = found is not None
     mine[1:1 + _UUID] = np.frombuffer(device.uuid, np.uint8)
     name = slice(1 + _UUID, 1 + _UUID + ctypes.sizeof(unique))
     mine[name] = np.frombuffer(bytes(unique), np.uint8)
-    rows: Any = ranks.met("a clique of NCCL", mine).copy()
+    ranks.met("a clique of NCCL", NOTED)
+    rows: Any = ranks.found.copy()
     if not rows[:, 0].all() or len({row[1:1 + _UUID].tobytes() for row in rows}) < len(rows):
         return None
     return RankClique(ranks, device, nccl.UniqueId.from_buffer_copy(rows[0][name].tobytes()))

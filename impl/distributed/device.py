@@ -17,16 +17,14 @@ from impl.collectives import MeshDevice, Peers, nccl
 from impl.collectives.device import Exchange
 from impl.device import Device, DeviceBackend, Memory
 from impl.distributed.cliques import RankClique, clique_of
-from impl.distributed.engine import NOTED, Ranks, Sum, all_gather, group, said
+from impl.distributed.engine import Ranks, all_gather, group, said
 from impl.distributed.ranks import rank, ranks
+from impl.distributed.sums import Sums, SumsTogether, can_sum
 from impl.dtypes import DType
 from impl.errors import ArgumentError, DistributedError
 from impl.multi import Mesh, Transfer
 from impl.places import device_kind
 from impl.tensor.random import generator
-
-#: Sums of fewer bytes go together: to put them in one place costs less than a call.
-LARGE = 1 << 16
 
 
 def mesh(**axes: int) -> Mesh:
@@ -66,6 +64,8 @@ def _one_seed() -> None:
 
 class RankDevice(MeshDevice):
     """A mesh of which this process has the device with the number of its rank."""
+
+    buckets = False
 
     def _present(self) -> tuple[list[int], list[DeviceBackend]]:
         number = rank()
@@ -109,9 +109,9 @@ class RankDevice(MeshDevice):
         elif transfer.kind == "permute":
             with _written(to, nbytes) as found:
                 ranks.shifted(_bytes(given, nbytes), found, transfer.shift)
-        elif transfer.kind == "all-reduce" and ranks.can_sum(transfer.op, dtype):
+        elif transfer.kind == "all-reduce" and can_sum(transfer.op, dtype):
             with _written(to, nbytes) as found:
-                ranks.sums([(_bytes(given, nbytes), found, transfer.op, dtype)])
+                Sums(ranks, [(_bytes(given, nbytes), found, transfer.op, dtype)])()
         elif transfer.kind == "all-reduce":
             ranks.all(_bytes(given, nbytes), pieces := np.empty(size, np.uint8))
             self._combine(to, pieces, transfer, nbytes, dtype)
@@ -139,7 +139,7 @@ class RankDevice(MeshDevice):
             if clique is not None:
                 cliques.setdefault(transfer.axis, (clique, []))[1].append(one)
             elif transfer.kind == "all-reduce" and self.members[0].host_memory \
-                    and self.ranks(transfer.axis).can_sum(transfer.op, dtype):
+                    and can_sum(transfer.op, dtype):
                 sums.setdefault(transfer.axis, []).append(one)
             else:
                 work.append(partial(self.exchange, transfer, target, source, nbytes, dtype))
@@ -178,70 +178,6 @@ class RankDevice(MeshDevice):
         ranks.met(f"gather of {nbytes} bytes")
         with _written(target, nbytes * len(self.mesh.devices)) as found:
             ranks.all(_bytes(source.members[0], nbytes), found)
-
-
-class SumsTogether:
-    """Several sums in the host's memory after one note; small ones of a dtype as one, and those
-    that find room in the note with it.
-
-    They can be sent again, as long as their memory stays.
-    """
-
-    def __init__(self, ranks: Ranks, given: Sequence[Exchange]) -> None:
-        alike: dict[tuple[Any, DType], list[Exchange]] = {}
-        for one in given:
-            alike.setdefault((one[0].op, one[3]), []).append(one)
-        self.ranks, self.note = ranks, "; ".join(
-            said(those[0][0], dtype, *(nbytes for _, _, nbytes, _ in those))
-            for (_, dtype), those in alike.items())
-        #: What is sent; what is put together for it, and taken out.
-        self.sums: list[Sum] = []
-        self.packed: list[tuple[np.ndarray, list[np.ndarray]]] = []
-        self.unpacked: list[tuple[np.ndarray, np.ndarray]] = []
-        for (op, dtype), those in alike.items():
-            self._add(op, dtype, [(source.members[0].array[:nbytes],
-                                   target.members[0].array[:nbytes])
-                                  for _, (source, target), nbytes, _ in those])
-        self.noted = sum(given.nbytes for given, *_ in self.sums) <= NOTED
-
-    def _add(self, op: Any, dtype: DType, ends: list[tuple[np.ndarray, np.ndarray]]) -> None:
-        self.sums += [(*each, op, dtype) for each in ends if each[0].nbytes >= LARGE]
-        small = [each for each in ends if each[0].nbytes < LARGE]
-        if len(small) < 2:
-            self.sums += [(*each, op, dtype) for each in small]
-            return
-        size = sum(source.nbytes for source, _ in small)
-        whole, total = np.empty(size, np.uint8), np.empty(size, np.uint8)
-        self.sums.append((whole, total, op, dtype))
-        self.packed.append((whole, [source for source, _ in small]))
-        start = 0
-        for _, target in small:
-            self.unpacked.append((target, total[start:start + target.nbytes]))
-            start += target.nbytes
-
-    def __call__(self) -> None:
-        """Send them."""
-        if self.noted:
-            for whole, sources in self.packed:
-                np.concatenate(sources, out=whole)
-            self._in_note()
-        else:
-            self.ranks.met(self.note)
-            for whole, sources in self.packed:
-                np.concatenate(sources, out=whole)
-            self.ranks.sums(self.sums)
-        for target, part in self.unpacked:
-            target[:] = part
-
-    def _in_note(self) -> None:
-        """All sums at once: what each has goes with its note."""
-        mine = [given for given, *_ in self.sums]
-        # r[impl distributed.together.once+4]
-        found = self.ranks.met(self.note, np.concatenate(mine) if len(mine) > 1 else mine[0])
-        start = 0
-        for given, total, op, dtype in self.sums:
-            self.ranks.sum_of(found[:, start:start + given.nbytes], total, op, dtype)
-            start += given.nbytes
 
 
 def _bytes(memory: Memory, nbytes: int) -> np.ndarray:

@@ -14,24 +14,14 @@ import numpy as np
 
 from impl.distributed.monitor import Waiting
 from impl.distributed.ranks import monitor, ranks
-from impl.dtypes import DType, dtypes
+from impl.dtypes import DType
 from impl.errors import DistributedError, user_line
-from impl.ir import Ops
 from impl.multi import Transfer
 
 #: Bytes of a note: which collective it is, as a digest, and its number; then what goes with it.
 _DIGEST, NOTED = 16, 240
 #: Bytes of what a process says of a collective, where they differ; of what `all_gather` is given.
 _TOLD, _SHARED = 512, 1000
-#: MPI's own names. Its maximum does not say what becomes of NaN.
-_SUMS = {Ops.ADD: "SUM", Ops.MUL: "PROD"}
-_TYPES = {dtypes.float32: np.float32, dtypes.float64: np.float64, dtypes.int32: np.int32,
-          dtypes.int64: np.int64, dtypes.uint32: np.uint32, dtypes.uint64: np.uint64}
-
-
-_NOTHING = np.empty(0, np.uint8)
-#: What is summed and where the sum goes, both as bytes; how, and of which dtype.
-Sum = tuple[np.ndarray, np.ndarray, Any, DType]
 
 
 class Ranks:
@@ -45,6 +35,9 @@ class Ranks:
         self.place = self.members.index(found.rank)
         self.note = np.zeros(_DIGEST + NOTED, np.uint8)
         self.notes = np.zeros((len(self.members), _DIGEST + NOTED), np.uint8)
+        #: What this process gives with its note, and what all have given, in a row for each.
+        self.given, self.found = self.note[_DIGEST:], self.notes[:, _DIGEST:]
+        self._head, self._heads = self.note.data[:_DIGEST], self.notes[:, :_DIGEST]
 
     @functools.cached_property
     def comm(self) -> Any:
@@ -68,9 +61,9 @@ class Ranks:
         """What this process waits for; made when somebody asks, as most waits are short."""
         return Waiting(self.name, self.members, self.count, self.what, user_line(), verb)
 
-    def met(self, what: str, given: np.ndarray = _NOTHING) -> np.ndarray:
-        """Wait until all are about to do the same, and what each gives with it: the same number of
-        bytes, at most `NOTED`, in a row for each process.
+    def met(self, what: str, given: int = 0) -> None:
+        """Wait until all are about to do the same, and give the same number of bytes with it: the
+        first of `self.given`, at most `NOTED`. Those of all are in `self.found` then.
 
         Raises:
             DistributedError: one has not come in time, or is about to do something else.
@@ -78,19 +71,17 @@ class Ranks:
         if self.monitor.failed is not None:  # r[impl distributed.error.final]
             raise self.monitor.failed
         self.count, self.what = self.count + 1, what
-        digest = _digest(what, given.nbytes) + self.count.to_bytes(8, "little")
-        stop = _DIGEST + given.nbytes
-        self.note.data[:stop] = digest + given.tobytes()
+        self._head[:] = digest = _digest(what, given) + self.count.to_bytes(8, "little")
         request = self.noting
         if request is None:
             request = self.comm.Iallgather(self.note, self.notes)
         else:
             request.Start()
-        self.monitor.wait([request], self.waiting)
+        if not request.Test():
+            self.monitor.wait([request], self.waiting)
         self.monitor.counts[self.name] = self.count
-        if self.notes[:, :_DIGEST].tobytes() != digest * len(self.members):
+        if self._heads.tobytes() != digest * len(self.members):
             raise self._differ()
-        return self.notes[:, _DIGEST:stop]
 
     def _differ(self) -> DistributedError:
         """The error for those whose notes are not those of most; all tell what they are up to."""
@@ -128,37 +119,6 @@ class Ranks:
 
     def _under_way(self) -> Waiting:
         return self.waiting("gone through")
-
-    def can_sum(self, op: Ops | None, dtype: DType) -> bool:
-        """Whether MPI combines elements of this dtype, and as we do."""
-        return op in _SUMS and dtype in _TYPES
-
-    def sums(self, given: Sequence[Sum]) -> None:
-        """The bytes of all, combined; each is sent before the first one is waited for.
-
-        Two processes send each other theirs, and combine them.
-        """
-        pairs = [(mine.view(_TYPES[dtype]), total.view(_TYPES[dtype]), op)
-                 for mine, total, op, dtype in given]
-        comm = self.comm
-        if len(self.members) > 2:
-            return self.done(*[comm.Iallreduce(mine, total, getattr(self.monitor.mpi, _SUMS[op]))
-                               for mine, total, op in pairs])
-        other = 1 - self.place
-        coming = [comm.Irecv(total, other) for _, total, _ in pairs]
-        going = [comm.Isend(mine, other) for mine, *_ in pairs]
-        for request, (mine, total, op) in zip(coming, pairs, strict=True):
-            self.done(request)
-            # Both in one order, as which NaN it is depends on that.
-            first, second = (mine, total) if self.place == 0 else (total, mine)
-            (np.add if op is Ops.ADD else np.multiply)(first, second, out=total)
-        self.done(*going)
-
-    @staticmethod
-    def sum_of(pieces: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> None:
-        """The bytes of all, combined; each process has them in a row, in the same order."""
-        kind, combine = _TYPES[dtype], np.add if op is Ops.ADD else np.multiply
-        combine.reduce(pieces.view(kind), axis=0, dtype=kind, out=result.view(kind))
 
     def shifted(self, given: np.ndarray, result: np.ndarray, shift: int) -> None:
         """The bytes of the one that stands so many places before this one."""

@@ -117,7 +117,7 @@ class _Grouper:
     def _goes_with_others(self, stage: Stage) -> bool:
         """Let a transfer go with those of its bucket, if they are the last kernel."""
         before, self.bucket = self.bucket, self.bucket_of.get(stage.number)
-        # r[impl collectives.together.bucket]
+        # r[impl collectives.together.bucket+2]
         if self.bucket is None or before != self.bucket \
                 or self._earliest(stage) >= len(self.groups) - 1:
             return False

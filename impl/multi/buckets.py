@@ -20,7 +20,7 @@ Likeness: TypeAlias = tuple[Transfer, DType]
 
 def likeness(copy: Destination | None, dtype: DType) -> Likeness | None:
     """What a transfer has in common with those that it may go with; None of what goes alone."""
-    # r[impl collectives.together.bucket]
+    # r[impl collectives.together.bucket+2]
     if isinstance(copy, Transfer) and copy.kind == "all-reduce":
         return copy, dtype
     return None
@@ -41,7 +41,7 @@ class Buckets:
         if like is None or nbytes >= self.most:
             return [number]
         total, going = self.waiting.get(like, (0, []))
-        if total + nbytes > self.most:  # r[impl collectives.together.bucket]
+        if total + nbytes > self.most:  # r[impl collectives.together.bucket+2]
             del self.waiting[like]
             self.waiting[like] = nbytes, [number]
             return going

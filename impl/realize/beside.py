@@ -72,6 +72,8 @@ def note_span(plan: Plan, number: int, start: float) -> None:
     """Note a kernel that ran by itself, if somebody measures."""
     if session.spans is not None:
         kernel = plan.kernels[number]
-        Device[kernel.device].synchronize()
-        session.spans.append(Span(number, str(kernel.device), "copy" if kernel.copy else "compute",
-                                  start, time.perf_counter()))
+        device, lane = Device[kernel.device], "copy" if kernel.copy else "compute"
+        device.synchronize()
+        # r[impl collectives.span.named]
+        names = device.names if isinstance(device, MeshDevice) else [str(kernel.device)]
+        session.spans += [Span(number, name, lane, start, time.perf_counter()) for name in names]

@@ -74,7 +74,11 @@ def _environment(names: Sequence[Place]) -> Environment:
     seed = settings.get("ORDER_SEED")
     # r[impl fusion.limit.device, caching.key.circumstances]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
-    limits = FusionLimits(arguments=arguments, bucket=settings.get("BUCKET_BYTES"))
+    overlap = bool(settings.get("OVERLAP"))
+    # r[impl distributed.together.once+4]: they join those that are ready when one is needed
+    joined = overlap and not all(device.buckets for _, device in devices)
+    limits = FusionLimits(arguments=arguments,
+                          bucket=0 if joined else settings.get("BUCKET_BYTES"))
     # r[impl device.local.limit+3]
     limits = replace(limits, local_bytes=min(
         limits.local_bytes, *(device.local_bytes for _, device in devices)))
@@ -84,7 +88,7 @@ def _environment(names: Sequence[Place]) -> Environment:
         limits = replace(limits, late=0)  # r[impl fusion.late.same]
     return Environment(devices[0][0], limits, bool(settings.get("FUSE")),
                        not settings.get("NO_MEMORY_PLANNER"),
-                       bool(settings.get("OVERLAP")) and all(d.concurrent for _, d in devices),
+                       overlap and all(d.concurrent for _, d in devices),
                        None if seed < 0 else seed,
                        # Text: it is hashed once, and not for every key.
                        repr([(name, *device.plan_key()) for name, device in devices]))

@@ -35,7 +35,7 @@ def transfers(*values: Tensor) -> list[dict[str, Any]]:
             if rows[number].get("transfer", "").startswith("all-reduce")]
 
 
-@verifies("collectives.together.bucket")
+@verifies("collectives.together.bucket+2")
 @pytest.mark.parametrize("most, expected", [(25 << 20, [3]), (2 * 64, [2, 1]), (64, [1, 1, 1]),
                                             (0, [1, 1, 1])])
 def test_sums_wait_until_a_bucket_is_full(most: int, expected: list[int]) -> None:
@@ -45,7 +45,7 @@ def test_sums_wait_until_a_bucket_is_full(most: int, expected: list[int]) -> Non
     assert sum(row["sent"] for row in found) == 3 * (2 * 64 * 2 // 3)
 
 
-@verifies("collectives.together.bucket")
+@verifies("collectives.together.bucket+2")
 def test_what_is_not_alike_or_needs_another_goes_alone() -> None:
     with Context(DEVICE="REFERENCE"):
         x = Tensor(np.arange(6, dtype=np.float32)).shard(DEVICES, 0)
@@ -58,7 +58,7 @@ def test_what_is_not_alike_or_needs_another_goes_alone() -> None:
         assert [one.item() for one in (once, twice)] == [15.0, 225.0]
 
 
-@verifies("collectives.together.bucket")
+@verifies("collectives.together.bucket+2")
 def test_gradients_wait_while_layers_need_sums_along_another_axis() -> None:
     mesh = Mesh([f"REFERENCE:{i}" for i in range(4)], {"data": 2, "model": 2})
     with Context(DEVICE="REFERENCE"):

@@ -1,0 +1,177 @@
+"""Sums of several processes in the host's memory. Chapter: spec/distributed.md.
+
+A training step has a sum for each gradient, and between two of them nothing is computed. So they
+are sent together, after one note. Everything that does not change from one step to the next is
+made once, since Python is slowest just after kernels, which leave nothing of it in the caches.
+"""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from impl.collectives.device import Exchange
+from impl.distributed.engine import NOTED, Ranks, said
+from impl.dtypes import DType, dtypes
+from impl.ir import Ops
+
+#: Sums of fewer bytes go together: to put them in one place costs less than a call.
+LARGE = 1 << 16
+#: MPI's own names. Its maximum does not say what becomes of NaN.
+_SUMS = {Ops.ADD: "SUM", Ops.MUL: "PROD"}
+_COMBINE: dict[Any, np.ufunc] = {Ops.ADD: np.add, Ops.MUL: np.multiply}
+_TYPES = {dtypes.float32: np.float32, dtypes.float64: np.float64, dtypes.int32: np.int32,
+          dtypes.int64: np.int64, dtypes.uint32: np.uint32, dtypes.uint64: np.uint64}
+
+#: What is summed and where the sum goes, both as bytes; how, and of which dtype.
+Sum = tuple[np.ndarray, np.ndarray, Any, DType]
+#: Something to do with arrays that were chosen before.
+Work = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def can_sum(op: Ops | None, dtype: DType) -> bool:
+    """Whether MPI combines elements of this dtype, and as we do."""
+    return op in _SUMS and dtype in _TYPES
+
+
+class SumsTogether:
+    """Several sums after one note; with the note, if they find room in it.
+
+    They can be sent again, as long as their memory stays.
+    """
+
+    def __init__(self, ranks: Ranks, given: Sequence[Exchange]) -> None:
+        alike: dict[tuple[Any, DType], list[Exchange]] = {}
+        for one in given:
+            alike.setdefault((one[0].op, one[3]), []).append(one)
+        self.ranks, self.note = ranks, "; ".join(
+            said(those[0][0], dtype, *(nbytes for _, _, nbytes, _ in those))
+            for (_, dtype), those in alike.items())
+        sums: list[Sum] = [(source.members[0].array[:nbytes], target.members[0].array[:nbytes],
+                            op, dtype) for (op, dtype), those in alike.items()
+                           for _, (source, target), nbytes, _ in those]
+        self.noted = sum(mine.nbytes for mine, *_ in sums)
+        self.sums: Sums | None = None
+        if self.noted > NOTED:
+            self.noted, self.sums = 0, Sums(ranks, sums)
+        self.before, self.after = list[Work](), list[Work]()
+        self._lay(sums if self.noted else [])
+
+    def _lay(self, sums: Sequence[Sum]) -> None:
+        """Note where each has its bytes in the notes of all."""
+        start = 0
+        for mine, total, op, dtype in sums:
+            stop, kind = start + mine.nbytes, _TYPES[dtype]
+            self.before.append((np.copyto, (self.ranks.given[start:stop], mine)))
+            # r[impl distributed.together.once+4]: each has the parts of all, in the same order
+            pieces = self.ranks.found[:, start:stop]
+            if mine.nbytes:
+                self.after.append((_combined, (pieces, kind, _COMBINE[op], total.view(kind))))
+            start = stop
+
+    def __call__(self) -> None:
+        """Send them."""
+        for work, arrays in self.before:
+            work(*arrays)
+        self.ranks.met(self.note, self.noted)
+        if self.sums is not None:
+            self.sums()
+        for work, arrays in self.after:
+            work(*arrays)
+
+
+def _combined(pieces: np.ndarray, kind: Any, combine: np.ufunc, total: np.ndarray) -> None:
+    """Combine the rows of some bytes."""
+    combine.reduce(pieces.view(kind), 0, kind, total)
+
+
+class Sums:
+    """Sums of a group that all have come to: each is sent before the first is waited for.
+
+    Small ones of a dtype are put in one place, and sent as one. Two processes send each other
+    theirs, and each combines them.
+    """
+
+    def __init__(self, ranks: Ranks, given: Sequence[Sum]) -> None:
+        self.ranks, self.is_pair = ranks, len(ranks.members) == 2
+        self.packed = list[Work]()
+        #: What is sent, where what arrives is put, how MPI combines it; what is done with it then.
+        self.messages = list[tuple[np.ndarray, np.ndarray, str]]()
+        self.then = list[list[Work]]()
+        alike: dict[tuple[Any, DType], list[tuple[np.ndarray, np.ndarray]]] = {}
+        for mine, total, op, dtype in given:
+            ends = mine.view(_TYPES[dtype]), total.view(_TYPES[dtype])
+            if mine.nbytes < LARGE:
+                alike.setdefault((op, dtype), []).append(ends)
+            else:
+                self._send(op, ends[0], ends[1], [(*ends, ends[1])])
+        for (op, _), small in alike.items():
+            self._pack(op, small)
+        self.again: tuple[list[Any], list[Any]] | None = None  # messages that MPI knows already
+        self.runs = 0
+
+    def _pack(self, op: Any, small: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Send several as one."""
+        mine = [source for source, _ in small]
+        whole = np.concatenate(mine)
+        arrived, start, parts = np.empty_like(whole), 0, []
+        for source, total in small:
+            parts.append((source, arrived[start:start + source.size], total))
+            start += source.size
+        self.packed.append((np.concatenate, (mine, 0, whole)))
+        self._send(op, whole, arrived, parts)
+
+    def _send(self, op: Any, given: np.ndarray, arrived: np.ndarray,
+              parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+        """Send one message; each part of what arrives has its source, and the place of the sum."""
+        self.messages.append((given, arrived, _SUMS[op]))
+        if not self.is_pair:  # MPI has combined it
+            self.then.append([(np.copyto, (total, part)) for _, part, total in parts
+                              if part is not total])
+        # Both in one order, as which NaN it is depends on that.
+        elif self.ranks.place == 0:
+            self.then.append([(_COMBINE[op], (mine, part, total)) for mine, part, total in parts])
+        else:
+            self.then.append([(_COMBINE[op], (part, mine, total)) for mine, part, total in parts])
+
+    def __call__(self) -> None:
+        """Send them, and wait until all have come."""
+        for pack, arrays in self.packed:
+            pack(*arrays)
+        done = self.ranks.done
+        coming, going = self._begun()
+        for request, then in zip(coming, self.then, strict=True):
+            if not request.Test():
+                done(request)
+            for work, arrays in then:
+                work(*arrays)
+        if going:
+            done(*going)
+
+    def _begun(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The messages that come, and those that go, under way."""
+        ranks, self.runs = self.ranks, self.runs + 1
+        comm, mpi = ranks.comm, ranks.monitor.mpi
+        if not self.is_pair:
+            return [comm.Iallreduce(given, arrived, getattr(mpi, op))
+                    for given, arrived, op in self.messages], []
+        other = 1 - ranks.place
+        if self.runs == 1:  # most are sent once: memory is another one the next time
+            return [comm.Irecv(arrived, other) for _, arrived, _ in self.messages], \
+                [comm.Isend(given, other) for given, *_ in self.messages]
+        if self.again is None:
+            self.again = ([comm.Recv_init(arrived, other) for _, arrived, _ in self.messages],
+                          [comm.Send_init(given, other) for given, *_ in self.messages])
+            weakref.finalize(self, _free, mpi, [*self.again[0], *self.again[1]]).atexit = False
+        coming, going = self.again
+        mpi.Prequest.Startall([*coming, *going])
+        return coming, going
+
+
+def _free(mpi: Any, requests: Sequence[Any]) -> None:
+    """Let MPI forget messages."""
+    if not mpi.Is_finalized():
+        for request in requests:
+            request.Free()
