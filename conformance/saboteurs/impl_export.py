@@ -171,3 +171,21 @@ class GradientsBeginWithZero(Edit):
     file = "impl/export/__init__.py"
     old = "Tensor.full(tensor.shape, -0.0,"
     new = "Tensor.full(tensor.shape, 0.0,"
+
+
+class NoDeviceIsTheEnd(Edit):
+    rule = "export.page.fallback"
+    description = "a page without WebGPU stays empty"
+    first = "test_a_page_without_a_device_says_so_and_goes_on"
+    file = "impl/export/javascript.py"
+    old = 'f\'{target}: () => import("./{name}.mjs")\' for'
+    new = 'f\'{target}: () => import("./{artefact.name}_webgpu.mjs")\' for'
+
+
+class SizesOfOtherArrays(Edit):
+    rule = "export.page.watched"
+    description = "who watches is told of each kernel's arrays with the sizes of others"
+    first = "test_a_page_without_a_device_says_so_and_goes_on"
+    file = "impl/export/javascript.py"
+    old = '"memory": call.spots, "bytes": call.nbytes, "values"'
+    new = '"memory": call.spots, "bytes": call.nbytes[::-1], "values"'

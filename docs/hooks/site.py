@@ -19,8 +19,10 @@ from functools import cache
 from html import escape
 from typing import Any
 
+import digits
 import figures
 import lesson_figures
+import live
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -61,6 +63,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in sorted((trace.ROOT / "spec").rglob("*.md")):
         name = path.relative_to(trace.ROOT).as_posix()
         files.append(File.generated(config, name, abs_src_path=str(path)))
+    for name, content in digits.module_files().items():
+        files.append(File.generated(config, f"assets/digits/{name}", content=content))
     return files
 
 
@@ -121,10 +125,10 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Draw the figures, and give the links to rules their addresses."""
 
     def figure(asked: re.Match[str]) -> str:
-        draw = {**figures.FIGURES, **lesson_figures.FIGURES}.get(asked[2] or "")
+        draw = {**figures.FIGURES, **lesson_figures.FIGURES, **live.FIGURES}.get(asked[2] or "")
         if draw is None:
             raise PluginError(f"{page.file.src_uri}: there is no figure {asked[2]!r}")
-        return draw()
+        return draw().replace('src="asset:', f'src="{get_relative_url("assets/", page.url)}')
 
     def link(found: re.Match[str]) -> str:
         kind, name = found.groups()

@@ -25,7 +25,13 @@ from impl.errors import ExportError, ReplayError
 from impl.export import names
 from impl.export.artefact import Artefact, ArtefactLayout
 from impl.export.c import CText, weights_of
-from impl.export.javascript import ARGUMENTS, LIMITS, JavaScriptText, WebGPUText
+from impl.export.javascript import (
+    ARGUMENTS,
+    LIMITS,
+    JavaScriptText,
+    WebGPUText,
+    page_modules,
+)
 from impl.export.sizes import other_values, with_values
 from impl.realize import environment
 from impl.replay import TinyJit
@@ -34,7 +40,7 @@ from impl.schedule import plan_for
 from impl.tensor import Tensor
 
 #: At multiples of how many bytes temporaries begin.
-_ALIGNMENTS = {"c": 64, "js": 64, "webgpu": 256, "json": 64}
+_ALIGNMENTS = {"c": 64, "js": 64, "webgpu": 256, "page": 256, "json": 64}
 
 
 def export(function: Callable[..., Any], args: Sequence[Any], folder: str | os.PathLike[str],
@@ -48,7 +54,8 @@ def export(function: Callable[..., Any], args: Sequence[Any], folder: str | os.P
     Args:
         folder: where the files are written; it is made if it is not there.
         target: "c" for a source file and a header, "js" for a module of JavaScript that needs no
-            GPU, "webgpu" for one that runs its kernels by WebGPU, "json" for the document alone.
+            GPU, "webgpu" for one that runs its kernels by WebGPU, "page" for one that does so where
+            the browser has a device for it and else needs none, "json" for the document alone.
         name: what files and functions are called; else as the function.
         weights: "file" for a safetensors file that the program loads, "array" for states in the
             source.
@@ -76,6 +83,8 @@ def export(function: Callable[..., Any], args: Sequence[Any], folder: str | os.P
     elif target in ("js", "webgpu"):
         module = JavaScriptText(made) if target == "js" else WebGPUText(made)
         files[f"{called}.mjs"] = module.source()
+    elif target == "page":
+        files.update({f"{each}.mjs": text for each, text in page_modules(made).items()})
     if made.states and weights == "file" and target != "json":
         files[f"{called}.safetensors"] = weights_of(made)
     files[f"{called}.json"] = json.dumps(made.described(), default=str, indent=1)
@@ -96,7 +105,7 @@ def artefact_of(function: TinyJit[..., Any], args: Sequence[Any], kwargs: dict[s
     """
     def planner(effects: Any) -> Any:
         circumstances = environment(effects)
-        if target == "webgpu":  # r[impl export.gpu.values]: kernels of fewer arguments
+        if target in ("webgpu", "page"):  # r[impl export.gpu.values]: fewer arguments
             limits = circumstances.limits
             circumstances = replace(
                 circumstances, device_key=f"{circumstances.device_key} for a page",

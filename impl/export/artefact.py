@@ -63,13 +63,15 @@ class RuntimeInteger:
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One run of a kernel. Its values are each ("variable", its place), ("number", itself),
-    ("counter", how far from the counter of random numbers) or ("key", 0).
+    """One run of a kernel, which writes those of its spots that `writes` names. Its values are each
+    ("variable", its place), ("number", itself), ("counter", how far from the counter of random
+    numbers) or ("key", 0).
     """
 
     ast: UOp
     spots: tuple[Spot, ...]
     nbytes: tuple[int, ...]  # that each of them has at most
+    writes: tuple[int, ...]  # places among the spots
     values: tuple[tuple[str, int], ...]
 
 
@@ -111,8 +113,8 @@ class Artefact:
             "integers": [{"name": v.name, "least": v.least, "greatest": v.greatest}
                          for v in self.variables],
             "conditions": [f"{symbolic.text(c)} is {outcome}" for c, outcome in self.conditions],
-            "calls": [{"kernel": call.ast.arg.name, "memory": call.spots, "values": call.values}
-                      for call in self.calls],
+            "calls": [{"kernel": call.ast.arg.name, "memory": call.spots, "writes": call.writes,
+                       "values": call.values} for call in self.calls],
             "copies": [{"source": source, "target": target, "bytes": nbytes}
                        for source, target, nbytes in self.copies],
             "schedules": self.documents}
@@ -125,6 +127,17 @@ class _Value(NamedTuple):
 
 
 _Where = Spot | _Value
+
+
+class _Call(NamedTuple):
+    """A call of a kernel before its values have places."""
+
+    ast: UOp
+    touched: list[_Where]
+    writes: tuple[int, ...]
+    values: list[tuple[str, int]]
+
+
 #: What follows the arguments of a call, and what each value of a kernel follows.
 _RANDOM, _KEY = "random#", "random-key#"
 
@@ -149,7 +162,7 @@ class ArtefactLayout:
         self.where: dict[Buffer, _Where] = {}        # of what stands in a buffer now
         self.state_of: dict[Buffer, Spot] = {}       # of the buffers that states had
         self.values: list[list[int]] = []            # bytes, first step, last step
-        self.calls: list[tuple[UOp, list[_Where], list[tuple[str, int]]]] = []
+        self.calls: list[_Call] = []
 
     def run(self) -> Artefact:
         """The artefact."""
@@ -249,8 +262,11 @@ class ArtefactLayout:
             kernel = plan.kernels[number]
             if kernel.copy is not None:
                 self._refuse_copy(kernel)
-            self.calls.append((kernel.ast, [places[n] for n in kernel.arguments],
-                               [self._follows(binds[slot]) for slot in kernel.slots]))
+            written = {touch.storage for touch in kernel.writes}
+            self.calls.append(_Call(
+                kernel.ast, [places[n] for n in kernel.arguments],
+                tuple(at for at, n in enumerate(kernel.arguments) if n in written),
+                [self._follows(binds[slot]) for slot in kernel.slots]))
         self.where.update(zip([run.buffers[n] for n in run.plan.places],
                               [places[n] for n in plan.places], strict=True))
         self.artefact.documents.append(document(plan, False, run.effects.nodes))
@@ -278,8 +294,8 @@ class ArtefactLayout:
     def _place(self) -> None:
         """Give every value memory: an output's own, or a part of the arena."""
         end = len(self.calls)
-        for step, (_, touched, _) in enumerate(self.calls):
-            for each in touched:
+        for step, call in enumerate(self.calls):
+            for each in call.touched:
                 if isinstance(each, _Value):
                     life = self.values[each.number]
                     life[1], life[2] = min(life[1], step), max(life[2], step)
@@ -303,8 +319,9 @@ class ArtefactLayout:
 
         made = self.artefact
         made.arena = planned.planned
-        made.calls = [KernelCall(ast, tuple(map(spot, touched)), tuple(map(self._size, touched)),
-                                 tuple(values)) for ast, touched, values in self.calls]
+        made.calls = [KernelCall(call.ast, tuple(map(spot, call.touched)),
+                                 tuple(map(self._size, call.touched)), call.writes,
+                                 tuple(call.values)) for call in self.calls]
         made.copies = self._in_parallel([(spot(s), t, nbytes) for s, t, nbytes in rest])
 
     def _size(self, where: _Where) -> int:

@@ -9,7 +9,7 @@ let ready = null, last = Promise.resolve(), loaded = program.states.length === 0
 function start() {
   ready ??= (async () => {
     const adapter = await globalThis.navigator?.gpu?.requestAdapter();
-    if (!adapter) throw new Error(`${program.name}: there is no WebGPU here`);
+    if (!adapter) throw new Error(`${program.name}: the browser gives no WebGPU adapter`);
     const device = await adapter.requestDevice();
     device.addEventListener("uncapturederror", ({error}) => { failed ??= error; });
     const {STORAGE, UNIFORM, COPY_SRC, COPY_DST, MAP_READ} = GPUBufferUsage;
@@ -41,6 +41,11 @@ function start() {
     return {device, buffers, result, uniform, layout, pipeline};
   })();
   return ready;
+}
+
+/** Wait for the device. Throws where there is none. */
+export async function prepare() {
+  await start();
 }
 
 const offset = ([kind, number]) => kind === "arena" ? number : 0;
@@ -83,12 +88,39 @@ export async function save() {
   return read(device, device.createCommandEncoder(), result, program.states, buffers.state);
 }
 
-/** One call: arrays and integers by name. Gives arrays by name. Calls wait for each other. */
-export function run(given = {}) {
-  return last = last.catch(() => {}).then(() => once(given));
+/** One call: arrays and integers by name. Gives arrays by name. Calls wait for each other. `watch`
+ * is told of each kernel, which costs a copy of all its memory. */
+export function run(given = {}, watch = null) {
+  return last = last.catch(() => {}).then(() => once(given, watch));
 }
 
-async function once(given) {
+/** What is kept of each kernel's memory for who watches: a copy of it behind each kernel. */
+function kept(device, encoder, buffers) {
+  const sizes = program.calls.map(({bytes}) => bytes.reduce((sum, each) => sum + words(each), 0));
+  const all = device.createBuffer({size: words(sizes.reduce((sum, each) => sum + each, 0)),
+                                   usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST});
+  let place = 0;
+  const found = [];
+  return {
+    after(number, {kernel, memory, bytes, writes}) {
+      found.push({number, kernel, memory: memory.map((spot, each) => {
+        const start = place, size = words(bytes[each]);
+        encoder.copyBufferToBuffer(buffer(buffers, spot), offset(spot), all, start, size);
+        place += size;
+        return {spot, written: writes.includes(each), start, stop: start + bytes[each]};
+      })});
+    },
+    async tell(watch) {
+      await all.mapAsync(GPUMapMode.READ);
+      const content = all.getMappedRange().slice(0);
+      all.destroy();
+      for (const {number, kernel, memory} of found)
+        watch({number, kernel, memory: memory.map(({spot, written, start, stop}) =>
+          ({spot, written, bytes: new Uint8Array(content.slice(start, stop))}))});
+    }};
+}
+
+async function once(given, watch) {
   const integers = checked(program, given, loaded);
   const {device, buffers, result, uniform, layout, pipeline} = await start();
   program.inputs.forEach(({name}, place) => {
@@ -98,9 +130,10 @@ async function once(given) {
     device.queue.writeBuffer(buffers.input[place], 0, whole);
   });
   const numbers = new Int32Array(uniform.size / 4), encoder = device.createCommandEncoder();
-  const pass = encoder.beginComputePass();
-  let launch = 0;
-  for (const {kernel, memory, bytes, values, phases, launches} of program.calls) {
+  const watched = watch && kept(device, encoder, buffers);
+  let pass = encoder.beginComputePass(), launch = 0;
+  for (const [number, call] of program.calls.entries()) {
+    const {kernel, memory, bytes, values, phases, launches} = call;
     const passed = values.map((one) => valued(one, integers, random));
     const bound = memory.map((spot, number) => ({buffer: buffer(buffers, spot),
                                                  offset: offset(spot), size: words(bytes[number])}));
@@ -116,6 +149,11 @@ async function once(given) {
         entries: entries.map((resource, binding) => ({binding, resource}))}));
       pass.dispatchWorkgroups(Math.min(groups, 65535), Math.ceil(groups / 65535));
     });
+    if (watched) {
+      pass.end();
+      watched.after(number, call);
+      pass = encoder.beginComputePass();
+    }
   }
   pass.end();
   device.queue.writeBuffer(uniform, 0, numbers);
@@ -123,6 +161,7 @@ async function once(given) {
     encoder.copyBufferToBuffer(buffer(buffers, source), offset(source), buffer(buffers, target),
                                offset(target), words(bytes));
   const found = await read(device, encoder, result, program.outputs, buffers.output);
+  await watched?.tell(watch);
   if (program.random) {
     random[0] = (random[0] + program.random_used) % 2 ** 31;
     device.queue.writeBuffer(buffer(buffers, program.random), 0, random);

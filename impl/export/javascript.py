@@ -62,7 +62,8 @@ class JavaScriptText:
         """One call of a kernel, whose text is noted."""
         # r[impl export.js.values]
         name = self.kernels.name(render(call.ast, self.dialect))
-        return {"kernel": name, "memory": call.spots, "values": call.values}
+        return {"kernel": name, "memory": call.spots, "bytes": call.nbytes, "writes": call.writes,
+                "values": call.values}
 
     def conditions(self) -> str:
         """A function that says whether integers are as they were where it matters."""
@@ -114,7 +115,9 @@ class WebGPUText(JavaScriptText):
         name = self.named.get(shader) or unique_name(text.name, self.named.values())
         self.named[shader] = name
         row = {"kernel": name, "memory": [call.spots[p] for p in text.parameters],
-               "bytes": [call.nbytes[p] for p in text.parameters], "values": call.values,
+               "bytes": [call.nbytes[p] for p in text.parameters],
+               "writes": [place for place, p in enumerate(text.parameters) if p in call.writes],
+               "values": call.values,
                "phases": max(len(text.phases), 1)}
         return f"{json.dumps(row)[:-1]}, launches: (v) => {self.launches(made, text)}}}"
 
@@ -131,6 +134,18 @@ class WebGPUText(JavaScriptText):
         counts = [*whole, *([f"Math.ceil({' * '.join(shared)} / {shape.lanes})"]
                             if shared else [])]
         return f"[[{' * '.join(counts) or '1'}, {shape.lanes}]]"
+
+
+def page_modules(artefact: Artefact) -> dict[str, str]:
+    """The modules of a page, by name: one with WebGPU, one without, and one that chooses."""
+    # r[impl export.page.fallback]
+    texts = {"webgpu": WebGPUText(artefact), "js": JavaScriptText(artefact)}
+    named = {target: f"{artefact.name}_{target}" for target in texts}
+    chosen = ", ".join(f'{target}: () => import("./{name}.mjs")' for target, name in named.items())
+    return {artefact.name: "\n".join([
+                f"// {artefact.name}: made by Tensor Schedule. WebGPU, or else plain JavaScript.",
+                f"const modules = {{{chosen}}};", script("page")]),
+            **{name: texts[target].source() for target, name in named.items()}}
 
 
 def script(name: str) -> str:

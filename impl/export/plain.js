@@ -16,8 +16,8 @@ export async function save() {
     [port.name, new arrays[port.dtype](states[place].slice().buffer)]));
 }
 
-/** One call: arrays and integers by name. Gives arrays by name. */
-export async function run(given = {}) {
+/** One call: arrays and integers by name. Gives arrays by name. `watch` is told of each kernel. */
+export async function run(given = {}, watch = null) {
   const integers = checked(program, given, loaded);
   const inputs = program.inputs.map(({name}) => new Uint8Array(
     given[name].buffer, given[name].byteOffset, given[name].byteLength));
@@ -26,8 +26,11 @@ export async function run(given = {}) {
   const bytes = ([kind, number]) =>
     kind === "arena" ? new Uint8Array(arena, number) : places[kind][number];
   const random = program.random ? new Int32Array(bytes(program.random).buffer) : [0, 0];
-  for (const {kernel, memory, values} of program.calls)
+  for (const [number, {kernel, memory, bytes: sizes, writes, values}] of program.calls.entries()) {
     kernels[kernel]([...memory.map(bytes), ...values.map((one) => valued(one, integers, random))]);
+    watch?.({number, kernel, memory: memory.map((spot, place) =>
+      ({spot, written: writes.includes(place), bytes: bytes(spot).slice(0, sizes[place])}))});
+  }
   for (const {source, target, bytes: count} of program.copies)
     bytes(target).set(bytes(source).subarray(0, count));
   if (program.random) random[0] = (random[0] + program.random_used) % 2 ** 31;

@@ -13,19 +13,21 @@ import threading
 from pathlib import Path
 from typing import Any
 
-#: With these, Chromium has a WebGPU adapter where there is no GPU.
-FLAGS = ("--headless=new", "--no-sandbox", "--enable-unsafe-webgpu", "--enable-features=Vulkan",
-         "--use-webgpu-adapter=swiftshader", "--no-first-run", "--disable-extensions")
+#: With the first ones, Chromium has a WebGPU adapter where there is no GPU.
+GPU_FLAGS = ("--enable-unsafe-webgpu", "--enable-features=Vulkan",
+             "--use-webgpu-adapter=swiftshader")
+FLAGS = ("--headless=new", "--no-sandbox", "--no-first-run", "--disable-extensions",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 NODE = shutil.which("node") or ""
 
 _PAGE = """<!doctype html><script type="module">
 const say = (text) => fetch("/", {method: "POST", body: JSON.stringify(text)});
 try {
-  const adapter = await navigator.gpu?.requestAdapter();
-  await say(adapter ? "begun" : "no adapter");
+  const begins = %s;
+  await say(begins ? "begun" : "no adapter");
   const main = async () => { %s };
-  if (adapter) await say(await main());
+  if (begins) await say(await main());
 } catch (error) { await say({error: `${error} ${error.stack}`}); }
 </script>"""
 
@@ -51,11 +53,13 @@ class _Answers(http.server.SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def in_chromium(folder: Path, body: str, seconds: float = 60.0) -> list[Any]:
+def in_chromium(folder: Path, body: str, seconds: float = 60.0, gpu: bool = True) -> list[Any]:
     """What a page says that runs some JavaScript in a folder: "begun" or "no adapter", and then
-    what it returns. Nothing, if the browser does not start in time.
+    what it returns. Nothing, if the browser does not start in time. Without `gpu` the browser has
+    no adapter, and nobody asks for one.
     """
-    (folder / "index.html").write_text(_PAGE % body)
+    asked = "await navigator.gpu?.requestAdapter()" if gpu else "true"
+    (folder / "index.html").write_text(_PAGE % (asked, body))
     kept: dict[str, Any] = {"said": [], "heard": threading.Condition()}
     handler = type("Answers", (_Answers,), kept)
     server = http.server.ThreadingHTTPServer(
@@ -63,7 +67,7 @@ def in_chromium(folder: Path, body: str, seconds: float = 60.0) -> list[Any]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = subprocess.Popen(
-            [CHROMIUM, *FLAGS, f"--user-data-dir={profile}",
+            [CHROMIUM, *FLAGS, *(GPU_FLAGS if gpu else ()), f"--user-data-dir={profile}",
              f"http://127.0.0.1:{server.server_address[1]}/"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         try:

@@ -181,19 +181,57 @@ console.log(JSON.stringify(said));
         assert text == words or isinstance(words, str) and words in text
 
 
+def _watched(x: Tensor) -> Tensor:
+    """Two kernels: what the first one makes lies in the arena."""
+    return (x * 2).contiguous().sum() + x
+
+
+@needs_node
+@verifies("export.page.fallback")
+@verifies("export.page.watched")
+def test_a_page_without_a_device_says_so_and_goes_on(tmp_path: Path) -> None:
+    with Context(DEVICE="REFERENCE", FUSE=0):
+        export(_watched, (Tensor([1.0, 2.0]).realize(),), tmp_path, target="page", name="f")
+    found = in_node(tmp_path, """
+import {run, runner} from "./f.mjs";
+const told = [], x = new Float32Array([3, 5]);
+const {output} = await run({x}, ({number, kernel, memory}) => told.push([number, kernel,
+  memory.map(({spot, bytes}) => [...spot, ...new Float32Array(bytes.buffer)]),
+  memory.flatMap(({written}, place) => written ? [place] : [])]));
+console.log(JSON.stringify({...await runner(), output: [...output], told}));
+""")
+    assert found["target"] == "js" and "no WebGPU adapter" in found["reason"]
+    assert found["output"] == [19, 21]
+    document = json.loads((tmp_path / "f.json").read_text())
+    for place, (number, kernel, memory, written) in enumerate(found["told"]):
+        call = document["calls"][place]
+        assert number == place and kernel.startswith(call["kernel"])
+        assert [each[:2] for each in memory] == call["memory"] and written == call["writes"]
+    seen = [sorted(each[2:] for each in memory) for _, _, memory, _ in found["told"]]
+    assert seen[0] == [[3, 5], [6, 10]] and [[6, 10], [16]] in seen and [19, 21] in seen[-1]
+    results = [memory[place][2:] for _, _, memory, written in found["told"] for place in written]
+    assert results[0] == [6, 10] and [16] in results and results[-1] == [19, 21]
+
+
 @needs_chromium
 @verifies("export.gpu.values")
+@verifies("export.page.fallback")
+@verifies("export.page.watched")
 def test_training_and_writing_in_a_browser(tmp_path: Path) -> None:
     with Context(DEVICE="CPU", NOOPT=1):
-        given, losses, scores = exported(tmp_path, "webgpu")
+        given, losses, scores = exported(tmp_path, "page")
     said = in_chromium(tmp_path, f"""
 const digits = await import("./digits.mjs"), gpt = await import("./gpt.mjs");
 await digits.load("digits.safetensors");
 await gpt.load("gpt.safetensors");
 const given = {json.dumps(given)};
 {_BOTH}
-const saved = await digits.save();
-return {{losses, scores, weights: [...saved["model.scores.bias"]]}};
+const saved = await digits.save(), told = [];
+const again = await gpt.run({{word: new Int32Array([1]), position: 0}}, (kernel) => told.push(kernel));
+return {{losses, scores, weights: [...saved["model.scores.bias"]], ...await digits.runner(),
+         numbers: told.map(({{number}}) => number), again: [...again.output],
+         last: told.at(-1).memory.filter(({{spot}}) => spot[0] === "output").map(
+           ({{bytes}}) => [...new Float32Array(bytes.buffer)])}};
 """)
     if len(said) < 1 or said == ["no adapter"]:
         pytest.skip("chromium has no WebGPU adapter here" if said else "chromium does not start")
@@ -201,6 +239,10 @@ return {{losses, scores, weights: [...saved["model.scores.bias"]]}};
     assert np.allclose(said[1]["losses"], losses, rtol=1e-5)
     assert np.allclose(said[1]["scores"], scores, rtol=1e-3, atol=1e-5)
     assert len(said[1]["weights"]) == 10 and any(said[1]["weights"])
+    assert said[1]["target"] == "webgpu" and said[1]["reason"] == ""
+    calls = json.loads((tmp_path / "gpt.json").read_text())["calls"]
+    assert said[1]["numbers"] == [*range(len(calls))]
+    assert said[1]["last"] == [said[1]["again"]]
 
 
 @verifies("export.gpu.values")

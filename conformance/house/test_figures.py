@@ -1,0 +1,143 @@
+"""Figures that one can touch: each is used in Chromium, at two widths, with keys alone."""
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.chapters.export.browser import CHROMIUM, in_chromium
+from conformance.trace import ROOT
+from impl import Context
+
+HOOKS, ASSETS = ROOT / "docs" / "hooks", ROOT / "docs" / "assets"
+pytestmark = pytest.mark.skipif(not HOOKS.is_dir(), reason="needs a source checkout")
+
+#: The page on which a figure stands, in a frame of some width.
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>%(name)s</title>
+<link rel="stylesheet" href="assets/site.css">
+<body class="md-typeset" data-md-color-scheme="default"><script>
+const wrong = []; addEventListener("error", (event) => wrong.push(event.message));
+addEventListener("unhandledrejection", (event) => wrong.push(`${event.reason}`));</script>
+%(figure)s</body></html>"""
+
+#: Opens each figure at two widths; says what is wrong, where it goes beyond its frame, which files
+#: came from elsewhere, what has no name, and what `use` finds after some keys.
+_LOOK = """
+const uses = {%s}, found = {};
+for (const name of Object.keys(uses)) for (const width of [1280, 400]) {
+  const frame = document.createElement("iframe");
+  Object.assign(frame, {src: `${name}.html`, width, height: 900});
+  const opened = new Promise((resolve) => { frame.onload = resolve; });
+  document.body.append(frame);
+  await opened;
+  const page = frame.contentDocument, view = frame.contentWindow;
+  const until = async (met) => {
+    for (let i = 0; i < 400 && !met(); i++) await new Promise((resolve) => setTimeout(resolve, 20));
+  };
+  await until(() => page.querySelector("[data-ready]"));
+  const key = (owner, key) => { owner.focus(); owner.dispatchEvent(
+    new view.KeyboardEvent("keydown", {key, bubbles: true, cancelable: true})); };
+  const said = await uses[name]({page, view, until, key});
+  const nameless = [...page.querySelectorAll("button, [tabindex], [role=img], input, select")]
+    .filter((each) => !(each.ariaLabel || each.getAttribute("aria-labelledby") ||
+                        each.labels?.length || each.textContent.trim()));
+  found[`${name} ${width}`] = {said, wrong: view.eval("wrong"),
+    wide: page.documentElement.scrollWidth - page.documentElement.clientWidth,
+    elsewhere: view.performance.getEntriesByType("resource").map((each) => each.name)
+      .filter((each) => !each.startsWith(location.origin)),
+    nameless: nameless.map((each) => each.outerHTML.slice(0, 80))};
+  frame.remove();
+}
+return found;
+"""
+
+#: What is done with each figure, and what it says then.
+USES: dict[str, tuple[str, Any]] = {
+    "digits": ("""async ({page, until, key}) => {
+        const told = page.querySelector(".live-said"), pad = page.querySelector("canvas");
+        await until(() => page.querySelector(".live-kernels li"));
+        const first = page.querySelector("output").textContent;
+        key(pad, "Escape");  // a seven: right, down
+        for (let i = 0; i < 4; i++) { key(pad, "ArrowUp"); key(pad, "ArrowLeft"); }
+        key(pad, " ");
+        for (let i = 0; i < 8; i++) key(pad, "ArrowRight");
+        for (let i = 0; i < 12; i++) {
+          key(pad, "ArrowDown");
+          if (i % 2) key(pad, "ArrowLeft"); }
+        await until(() => page.querySelector("output").textContent.startsWith("7"));
+        return [told.dataset.target, first.slice(0, 1), told.textContent.includes("no WebGPU"),
+                page.querySelector("output").textContent.slice(0, 1),
+                page.querySelectorAll(".live-kernels > li").length]; }""",
+               ["js", "6", True, "7", 3]),
+}
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Any]:
+    """The module that makes the figures."""
+    sys.path.insert(0, str(HOOKS))
+    try:
+        yield __import__("live")
+    finally:
+        sys.path.remove(str(HOOKS))
+
+
+def test_each_figure_is_used(live: Any) -> None:
+    assert live.FIGURES.keys() == USES.keys()
+    asked = {name for path in ROOT.glob("docs/**/*.md")
+             for name in re.findall(r"<!-- figure: ([\w-]+) -->", path.read_text())}
+    assert live.FIGURES.keys() <= asked
+
+
+class _Addresses(HTMLParser):
+    """What a text of HTML loads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element begins."""
+        self.found += [value for key, value in attrs if key in ("src", "href") and value]
+
+
+def test_scripts_load_what_lies_beside_them(live: Any) -> None:
+    with Context(DEVICE="REFERENCE"):
+        texts = {name: make() for name, make in live.FIGURES.items()}
+    for text in texts.values():
+        for address in _Addresses(text).found:
+            assert (ASSETS / address.removeprefix("asset:")).exists(), address
+    for script in ASSETS.rglob("*.js"):
+        said = script.read_text()
+        assert not re.search(r"https?://(?!www\.w3\.org/)", said), script
+        for address in re.findall(r'from "([^"]+)"', said):
+            assert (script.parent / address).exists(), (script, address)
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+def test_figures_are_used_with_keys_at_two_widths(live: Any, tmp_path: Path) -> None:
+    shutil.copytree(ASSETS, tmp_path / "assets")
+    (tmp_path / "assets" / "digits").mkdir()
+    with Context(DEVICE="REFERENCE"):
+        for name, content in live.digits.module_files().items():
+            (tmp_path / "assets" / "digits" / name).write_bytes(content)
+        for name, make in live.FIGURES.items():
+            page = _PAGE % {"name": name, "figure": make().replace("asset:", "assets/")}
+            (tmp_path / f"{name}.html").write_text(page)
+    said = in_chromium(tmp_path, _LOOK % ",\n".join(
+        f"{name!r}: {use}" for name, (use, _) in USES.items()), gpu=False)
+    if not said:
+        pytest.skip("chromium does not start")
+    assert len(said) == 2 and "error" not in said[1], said
+    for name, (_, wanted) in USES.items():
+        for width in (1280, 400):
+            found = said[1][f"{name} {width}"]
+            assert found == {"said": wanted, "wrong": [], "wide": 0, "elsewhere": [],
+                             "nameless": []}, (name, width)
