@@ -144,7 +144,7 @@ class PlansForOtherDevices(Edit):
     description = "the plan is one for devices with more arrays"
     first = "test_training_and_writing_in_a_browser"
     file = "impl/export/__init__.py"
-    old = 'if target == "webgpu":'
+    old = 'if target in ("webgpu", "page"):'
     new = 'if target == "gpu":'
 
 
@@ -187,5 +187,5 @@ class SizesOfOtherArrays(Edit):
     description = "who watches is told of each kernel's arrays with the sizes of others"
     first = "test_a_page_without_a_device_says_so_and_goes_on"
     file = "impl/export/javascript.py"
-    old = '"memory": call.spots, "bytes": call.nbytes, "values"'
-    new = '"memory": call.spots, "bytes": call.nbytes[::-1], "values"'
+    old = '"bytes": call.nbytes, "writes": call.writes,'
+    new = '"bytes": call.nbytes[::-1], "writes": call.writes,'

@@ -60,7 +60,7 @@ class JavaScriptText:
 
     def call(self, call: KernelCall) -> dict[str, Any]:
         """One call of a kernel, whose text is noted."""
-        # r[impl export.js.values]
+        # r[impl export.js.values], r[impl export.page.watched]
         name = self.kernels.name(render(call.ast, self.dialect))
         return {"kernel": name, "memory": call.spots, "bytes": call.nbytes, "writes": call.writes,
                 "values": call.values}

@@ -227,7 +227,8 @@ await gpt.load("gpt.safetensors");
 const given = {json.dumps(given)};
 {_BOTH}
 const saved = await digits.save(), told = [];
-const again = await gpt.run({{word: new Int32Array([1]), position: 0}}, (kernel) => told.push(kernel));
+const again = await gpt.run({{word: new Int32Array([1]), position: 0}},
+                            (kernel) => told.push(kernel));
 return {{losses, scores, weights: [...saved["model.scores.bias"]], ...await digits.runner(),
          numbers: told.map(({{number}}) => number), again: [...again.output],
          last: told.at(-1).memory.filter(({{spot}}) => spot[0] === "output").map(
