@@ -1,17 +1,23 @@
-"""From a plan to values: bind slots to buffers, compile, run, commit. Chapter: spec/realize.md.
+"""Running a schedule: from a tensor to its bytes. Chapter: spec/realize.md.
 
-    session        what outlives a run, in one object
-    environment    what settings and devices ask of a plan
-    run            a plan with the buffers of one call
-    prepared       launching, in one place for all, and calls that are ready for it
-    beside         the part of a run in which devices of a mesh compute beside what they send
-    launching      the kernels of a run one by one: at once, or as the caller likes
-    layout         the kernels of a call in tables, to be launched again and again
-    planning       from values to a run
-    looping        what is repeated or chosen while a schedule runs
-    values         computing and reading them
-    schedule       kernels for the caller to run, and documents
-    journey        how a graph became a kernel's text, for the report
+What `realize` does, in this order:
+
+    values       a single operation that is known is launched at once, else:
+    planning     the passes from values to a plan; one of them is `make_plan`, with its own passes
+    run          the plan with the buffers of one call; its programs are compiled
+    launching    the kernels of a run one by one: at once, or as the caller likes
+    prepared     launching, in one place for all, and calls that are ready for it
+    run          commit: nodes and tensors know where their values are
+
+The others:
+
+    session      what outlives a run, in one object
+    environment  what settings and devices ask of a plan
+    beside       the part of a run in which devices of a mesh compute beside what they send
+    layout       the kernels of a call in tables, to be launched again and again
+    looping      what is repeated or chosen while a schedule runs
+    schedule     kernels for the caller to run, and documents
+    journey      how a graph became a kernel's text, for the report
 """
 from impl.effects import lock
 from impl.realize.beside import measured
@@ -19,7 +25,7 @@ from impl.realize.environment import Mode, environment, in_force
 from impl.realize.launching import ExecItem, items_of
 from impl.realize.layout import CallLayout
 from impl.realize.looping import run_loop
-from impl.realize.planning import planned_run, prepare, values_of, waiting_values
+from impl.realize.planning import Request, planned, planned_run, values_of
 from impl.realize.prepared import CopySegment, LaunchedCall, Made, Prepared, Segments
 from impl.realize.run import Run, commit, ensure_memory, poison, programs_of
 from impl.realize.schedule import run_schedule, schedule, schedule_document
@@ -27,7 +33,7 @@ from impl.realize.session import session
 from impl.realize.values import peek, pieces, read, read_part, realize, refuse_reading
 
 __all__ = ["CallLayout", "CopySegment", "ExecItem", "LaunchedCall", "Made", "Mode", "Prepared",
-           "Run", "Segments", "commit", "ensure_memory", "environment", "in_force", "items_of",
-           "lock", "measured", "peek", "pieces", "planned_run", "poison", "prepare", "programs_of",
-           "read", "read_part", "realize", "refuse_reading", "run_loop", "run_schedule", "schedule",
-           "schedule_document", "session", "values_of", "waiting_values"]
+           "Request", "Run", "Segments", "commit", "ensure_memory", "environment", "in_force",
+           "items_of", "lock", "measured", "peek", "pieces", "planned", "planned_run", "poison",
+           "programs_of", "read", "read_part", "realize", "refuse_reading", "run_loop",
+           "run_schedule", "schedule", "schedule_document", "session", "values_of"]

@@ -21,8 +21,7 @@ from impl.places import Place, named
 from impl.realize.environment import in_force
 from impl.realize.launching import items_of
 from impl.realize.layout import CallLayout
-from impl.realize.planning import prepare
-from impl.realize.run import Run
+from impl.realize.planning import Request, bound, planned
 from impl.realize.session import session
 
 
@@ -43,16 +42,16 @@ class Body:
         # Each root has memory of its own, also where two are one value, or it is what goes in.
         stored = [UOp(Ops.CONTIGUOUS, root.dtype, (named(root, place, default),), None, number)
                   for number, root in enumerate(roots)]
-        effects, plan, canonical = prepare(stored)  # r[impl loops.body.once]
-        run = Run(plan, canonical, effects)
+        run = bound(planned(Request(stored)))  # r[impl loops.body.once]
+        plan = run.plan
         run.place_temporaries(own_arena=True)
         changing = [*inputs, *(run.buffers[number] for number in plan.places)]
         self.arenas: list[tuple[DeviceBackend, int, list[tuple[int, int, int]]]] = []
-        for device, planned in plan.memories.items():
+        for device, memory in plan.memories.items():
             parts = [(turn, offset, plan.storages[number].nbytes) for turn, (number, offset)
-                     in enumerate(planned.offsets.items(), len(changing))]
-            changing += map(run.buffers.__getitem__, planned.offsets)
-            self.arenas.append((Device[device], planned.planned, parts))
+                     in enumerate(memory.offsets.items(), len(changing))]
+            changing += map(run.buffers.__getitem__, memory.offsets)
+            self.arenas.append((Device[device], memory.planned, parts))
         layout = CallLayout(changing)
         for item in items_of(run):
             layout.add(item)

@@ -1,8 +1,24 @@
-"""From values that are asked for to a plan, and to a run of it. Chapter: spec/realize.md."""
+"""The way from values that are asked for to a plan, as a list of passes. Chapter: spec/realize.md.
+
+One value, the *request*, goes through them. Each pass reads the fields of earlier passes, and
+writes its own:
+
+    choose       which of the values are not in memory
+    gather       what they need, and who still has to read what they overwrite   impl/effects
+    divide       what each device of a mesh computes of that                     impl/multi
+    check_graph  whether that is legal, if SPEC asks                             impl/rewrite
+    find_plan    the plan that is known, or `make_plan`                          impl/schedule
+    agree        whether all processes, and the checkers, agree with it, if SPEC asks
+    report       counts, and what DEBUG and VIZ ask for
+
+`make_plan` has a list of its own (impl/schedule/passes.py), which begins with `cut`.
+"""
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 from impl.caching import Canonical, Described, walk
@@ -23,6 +39,193 @@ from impl.rewrite import verify
 from impl.schedule import Plan, collector_at_rest, document, plan_for, shared_plan_for
 
 
+@dataclass(eq=False, slots=True)
+class Request:
+    """Values that are asked for, on their way to a plan; beside a field the pass that writes it.
+
+    A plan that is only run, and not shown, may be `shared` by programs that differ in positions
+    and numbers. For a `document` nothing is run or counted.
+    """
+
+    values: Sequence[UOp]
+    mode: Mode = field(default_factory=in_force)
+    shared: bool = False
+    document: bool = False
+    begun: float = 0.0  # when, if that is shown
+
+    waiting: list[UOp] = field(init=False)     # choose
+    effects: Effects = field(init=False)       # gather: of whole values
+    pieces: Effects = field(init=False)        # divide: of what each device has
+    program: Effects = field(init=False)       # find_plan: what the plan is for
+    plan: Plan = field(init=False)
+    canonical: Canonical = field(init=False)
+    hit: bool = field(init=False)              # whether the plan was known
+
+
+def choose(request: Request) -> Request:
+    """Which values are not in memory.
+
+    Needs: the values, each on the device that its holder names (`values_of`).
+    Guarantees: those that have to be computed, each once. When the default device has changed, what
+    was computed on the old one without any buffer is forgotten: a value that reads none has no
+    device of its own.
+    """
+    if request.mode.shown:
+        request.begun = time.perf_counter()
+    if session.default != request.mode.default:  # r[impl realize.device.named]
+        session.default = request.mode.default
+        forget_realized(is_free)
+    # r[impl realize.value.once]
+    request.waiting = list(dict.fromkeys([v for v in request.values if leaf_of(v) is None]))
+    return request
+
+
+def gather(request: Request) -> Request:
+    """What the values need, and who still has to read what they overwrite.
+
+    Needs: which values have to be computed.
+    Guarantees: all nodes below them, sources first; no living tensor reads what is overwritten but
+    those that are computed too, or keep their memory. A variable has one value.
+    """
+    try:
+        request.effects = walk(request.waiting)
+    except VariableError as error:
+        apart = _readers_apart if request.document else _readers_first
+        request.effects = apart(collect(request.waiting), request.waiting, error)
+    return request
+
+
+def divide(request: Request) -> Request:
+    """What each device of a mesh computes.
+
+    Needs: the nodes of whole values.
+    Guarantees: nodes of the pieces that one device has, the same for all of them; what is sent
+    between devices is a COPY. Without a mesh they are as they were.
+    """
+    effects = request.pieces = request.effects
+    if meshes and is_spread(effects.nodes):
+        roots, held, shardings, notes = divided(effects.roots, effects.nodes, effects.held)
+        description = Rows()
+        lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
+                 if sharding is not None}
+        request.pieces = Described(
+            roots, description.add(roots), held, effects.rescued, effects.roots, lying,
+            [*effects.notes, *notes], description=description)
+    return request
+
+
+def check_graph(request: Request) -> Request:
+    """Whether the graph is one of tensors.
+
+    Needs: the nodes of one device. Guarantees: a capture under way has seen them; with SPEC=1 each
+    is legal.
+    """
+    for observer in session.capturing.observers:
+        observer.planning(request.pieces)
+    if request.mode.checked:
+        verify(UOp(Ops.SINK, dtypes.index, tuple(request.pieces.roots)), "tensor")
+    return request
+
+
+def find_plan(request: Request) -> Request:
+    """The plan that is known for such a graph, or a new one.
+
+    Needs: a legal graph of one device.
+    Guarantees: a plan that is right for all graphs with its key, and the buffers and values that
+    stand for its slots in this call.
+    """
+    mode, effects = request.mode, request.pieces
+    # What is recorded, and what many processes agree on, stays as it is written.
+    shared = request.shared and mode.use_cache and not (
+        mode.checked or mode.recorded or session.capturing.observers) and effects.whole is None
+    found = environment(effects, mode)
+    if shared and isinstance(effects, Described):
+        effects, request.plan, request.canonical, request.hit = shared_plan_for(effects, found)
+    else:
+        request.plan, request.canonical, request.hit = plan_for(effects, found, mode.use_cache)
+    request.program = effects
+    return request
+
+
+def agree(request: Request) -> Request:
+    """Whether others agree with the plan.
+
+    Needs: a plan. Guarantees: with SPEC=1 all processes of a mesh have the same one, and the
+    registered checkers find nothing wrong with its document; whoever records it has it.
+    """
+    mode, plan = request.mode, request.plan
+    if mode.checked:
+        for place in dict.fromkeys([kernel.device for kernel in plan.kernels]):
+            device = Device[place]
+            if isinstance(device, MeshDevice):  # r[impl distributed.plan.same]
+                device.agree(request.canonical.key)
+        if not request.hit:
+            for checker in session.checkers:  # r[impl schedule.verify.passes]
+                checker(add_rounds(plan, described(request)))
+    if mode.recorded:
+        for recorder in session.schedule_recorders:
+            recorder(request.program, plan)
+    return request
+
+
+def report(request: Request) -> Request:
+    """Count the plan, and show what DEBUG and VIZ ask for. A document is neither.
+
+    Needs: a plan. Guarantees: nothing that another pass needs.
+    """
+    if request.document:
+        return request
+    # r[impl caching.count.exact+2]
+    if request.hit:
+        GlobalCounters.plan_hits += 1
+    else:
+        GlobalCounters.plan_misses += 1
+    mode = request.mode
+    if mode.debug >= 1:
+        session.printer().print_schedule(request.plan, request.program.nodes, request.hit,
+                                         time.perf_counter() - request.begun, mode.debug)
+    if mode.viz:
+        for viewer in session.viewers:
+            viewer(described(request))
+    return request
+
+
+#: All passes, in the order in which they run.
+PASSES: tuple[Callable[[Request], Request], ...] = (
+    choose, gather, divide, check_graph, find_plan, agree, report)
+
+
+def planned(request: Request) -> Request:
+    """A request after all passes; where nothing has to be computed, or shown, after the first."""
+    # What is divided is planned next: no search for garbage in between.
+    with collector_at_rest() if meshes else _NO_REST:
+        for pass_ in PASSES:
+            request = pass_(request)
+            if not request.waiting and not request.document:
+                break
+    return request
+
+
+_NO_REST = nullcontext()
+
+
+def planned_run(values: Sequence[UOp], mode: Mode | None = None,
+                shared: bool = False) -> Run | None:
+    """The plan for those of the values that are not in memory, bound to buffers; None for none.
+
+    Whoever calls it holds the lock, has the kernels run, and commits.
+    """
+    if session.scheduled:
+        session.run_scheduled()
+    request = planned(Request(values, mode or in_force(), shared))
+    return bound(request) if request.waiting else None
+
+
+def bound(request: Request) -> Run:
+    """The plan of a request with the buffers of this call."""
+    return Run(request.plan, request.canonical, request.program)
+
+
 def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
     """The values of the holders, on the devices that they name.
 
@@ -38,103 +241,13 @@ def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
     return values
 
 
-def waiting_values(values: Sequence[UOp], mode: Mode | None = None) -> list[UOp]:
-    """Those that are not in memory yet, each once.
-
-    When the default device has changed, what was computed on the old one without any buffer is
-    forgotten: a value that reads none has no device of its own.
-    """
-    default = (mode or in_force()).default
-    if session.default != default:  # r[impl realize.device.named]
-        session.default = default
-        forget_realized(is_free)
-    # r[impl realize.value.once]
-    return list(dict.fromkeys([value for value in values if leaf_of(value) is None]))
-
-
-def planned_run(nodes: Sequence[UOp], mode: Mode | None = None,
-                shared: bool = False) -> Run | None:
-    """The plan for those of the values that are not in memory, bound to buffers; None for none.
-
-    Whoever calls it holds the lock, has the kernels run, and commits. A plan that is only run, and
-    not shown, may be `shared` by programs that differ in positions and numbers.
-    """
-    if session.scheduled:
-        session.run_scheduled()
-    mode = mode or in_force()
-    waiting = waiting_values(nodes, mode)
-    if not waiting:
-        return None
-    effects, plan, canonical = prepare(waiting, mode, shared)
-    return Run(plan, canonical, effects)
-
-
-def prepare(values: Sequence[UOp], mode: Mode | None = None,
-            shared: bool = False) -> tuple[Effects, Plan, Canonical]:
-    """Everything up to the plan for some values, each given once."""
-    if meshes:  # what is divided is planned next: no search for garbage in between
-        with collector_at_rest():
-            return _prepared(values, mode or in_force(), shared)
-    return _prepared(values, mode or in_force(), shared)
-
-
-def _prepared(values: Sequence[UOp], mode: Mode,
-              shared: bool) -> tuple[Effects, Plan, Canonical]:
-    start = time.perf_counter() if mode.shown else 0.0
-    effects, plan, canonical, hit = planned(values, mode, shared)
-    # r[impl caching.count.exact+2]
-    if hit:
-        GlobalCounters.plan_hits += 1
-    else:
-        GlobalCounters.plan_misses += 1
-    if mode.shown:
-        _show(mode, effects, plan, hit, time.perf_counter() - start)
-    return effects, plan, canonical
-
-
-Settle = Callable[[Effects, Sequence[UOp], VariableError], Effects]
-
-
-def planned(values: Sequence[UOp], mode: Mode, shared: bool = False,
-            settle: Settle | None = None) -> tuple[Effects, Plan, Canonical, bool]:
-    """The plan for some values, and whether it was known.
-
-    `settle` gives what is left to do where one schedule cannot do all, and an error says why.
-    """
-    try:
-        effects = in_pieces(walk(values))
-        return _shared_plan(effects, mode) if shared else (effects, *checked_plan(effects, mode))
-    except VariableError as error:
-        effects = in_pieces((settle or _readers_first)(collect(values), values, error))
-        return effects, *checked_plan(effects, mode)
-
-
-def in_pieces(effects: Effects) -> Effects:
-    """The effects as every device of a mesh has them; without a mesh they are as they were."""
-    if not meshes or not is_spread(effects.nodes):
-        return effects
-    roots, held, shardings, notes = divided(effects.roots, effects.nodes, effects.held)
-    description = Rows()
-    lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
-             if sharding is not None}
-    return Described(roots, description.add(roots), held, effects.rescued, effects.roots,
-                     lying, [*effects.notes, *notes], description=description)
-
-
-def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
-    """What DEBUG and VIZ ask for of a schedule."""
-    if mode.debug >= 1:
-        session.printer().print_schedule(plan, effects.nodes, hit, seconds, mode.debug)
-    if mode.viz:
-        for viewer in session.viewers:
-            viewer(described(effects, plan, hit))
-
-
-def described(effects: Effects, plan: Plan, hit: bool) -> dict[str, Any]:
-    """A schedule as plain data, with what is told of where its values lie."""
-    rows = document(plan, hit, effects.nodes)
-    rows["notes"] += effects.notes
-    return rows
+def hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
+    """Let the holders hold the leaves of their values, unless they were given others meanwhile."""
+    for holder, node in zip(holders, nodes, strict=True):
+        if holder.uop is node:
+            leaf = leaf_of(node)
+            if leaf is not None:
+                holder.hold(leaf)
 
 
 def _readers_first(effects: Effects, roots: Sequence[UOp], error: VariableError) -> Effects:
@@ -156,7 +269,7 @@ def _readers_first(effects: Effects, roots: Sequence[UOp], error: VariableError)
     return collect(roots)
 
 
-def readers_apart(effects: Effects, roots: Sequence[UOp], error: VariableError) -> Effects:
+def _readers_apart(effects: Effects, roots: Sequence[UOp], error: VariableError) -> Effects:
     """What `_readers_first` leaves, though nobody is computed: a document is about the rest."""
     waiting = len(effects.roots) - len(roots)
     if not waiting:
@@ -166,34 +279,11 @@ def readers_apart(effects: Effects, roots: Sequence[UOp], error: VariableError) 
         "schedule of its own: they have other values of a variable"])
 
 
-def _shared_plan(effects: Effects, mode: Mode) -> tuple[Effects, Plan, Canonical, bool]:
-    """The plan, one for many positions and numbers if that may be."""
-    # What is recorded, and what many processes agree on, stays as it is written.
-    if not mode.use_cache or mode.checked or mode.recorded or session.capturing.observers \
-            or effects.whole is not None or not isinstance(effects, Described):
-        return effects, *checked_plan(effects, mode)
-    return shared_plan_for(effects, environment(effects, mode))
-
-
-def checked_plan(effects: Effects, mode: Mode) -> tuple[Plan, Canonical, bool]:
-    """The plan; with SPEC=1 the graph before it, each pass and the document are verified."""
-    for observer in session.capturing.observers:
-        observer.planning(effects)
-    if mode.checked:
-        verify(UOp(Ops.SINK, dtypes.index, tuple(effects.roots)), "tensor")
-    plan, canonical, hit = plan_for(effects, environment(effects, mode), mode.use_cache)
-    if mode.checked:
-        for place in dict.fromkeys([kernel.device for kernel in plan.kernels]):
-            device = Device[place]
-            if isinstance(device, MeshDevice):  # r[impl distributed.plan.same]
-                device.agree(canonical.key)
-    if mode.checked and not hit:
-        for checker in session.checkers:  # r[impl schedule.verify.passes]
-            checker(add_rounds(plan, described(effects, plan, hit)))
-    if mode.recorded:
-        for recorder in session.schedule_recorders:
-            recorder(effects, plan)
-    return plan, canonical, hit
+def described(request: Request) -> dict[str, Any]:
+    """A schedule as plain data, with what is told of where its values lie."""
+    rows = document(request.plan, request.hit, request.program.nodes)
+    rows["notes"] += request.program.notes
+    return rows
 
 
 def add_rounds(plan: Plan, rows: dict[str, Any]) -> dict[str, Any]:
@@ -207,12 +297,3 @@ def add_rounds(plan: Plan, rows: dict[str, Any]) -> dict[str, Any]:
             row["collective"] = device.sends(
                 kernel.transfer, list(map(min, sizes[::2], sizes[1::2])), written.dtype)
     return rows
-
-
-def hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
-    """Let the holders hold the leaves of their values, unless they were given others meanwhile."""
-    for holder, node in zip(holders, nodes, strict=True):
-        if holder.uop is node:
-            leaf = leaf_of(node)
-            if leaf is not None:
-                holder.hold(leaf)

@@ -7,18 +7,16 @@ from typing import Any
 from impl import settings
 from impl.device import Device
 from impl.effects import Holder, lock
-from impl.realize.environment import in_force
 from impl.realize.journey import language_rewrites, rewrite_rows, step_rows
 from impl.realize.launching import ExecItem, items_of
 from impl.realize.planning import (
+    Request,
     add_rounds,
     described,
     hold,
     planned,
     planned_run,
-    readers_apart,
     values_of,
-    waiting_values,
 )
 from impl.realize.run import commit, programs_of
 from impl.realize.session import session
@@ -78,20 +76,20 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
     follow = programs and settings.get("TRACK_MATCH_STATS") >= 2
     with lock, collector_at_rest():
         session.run_scheduled()
-        waiting = waiting_values(values_of(holders))
+        nodes = values_of(holders)
         first = len(rewrites)
         with settings.Context(**({"SCACHE": 0} if follow else {})):  # every rewrite happens again
             # r[impl schedule.document.nothing-runs]
-            effects, plan, canonical, hit = planned(waiting, in_force(), settle=readers_apart)
-        made = rewrites[first:]
-        rows = described(effects, plan, hit)
+            request = planned(Request(nodes, document=True))
+        made, plan = rewrites[first:], request.plan
+        rows = described(request)
         if rounds:
             add_rounds(plan, rows)
         if programs:
-            for row, program in zip(rows["kernels"], programs_of(plan, effects.nodes),
+            for row, program in zip(rows["kernels"], programs_of(plan, request.program.nodes),
                                     strict=True):
                 if program is not None:
-                    values = [canonical.values[v] for v in plan.kernels[row["id"]].slots]
+                    values = [request.canonical.values[v] for v in plan.kernels[row["id"]].slots]
                     cost = program.cost(values)
                     row.update(source=program.source or "", operations=cost.operations,
                                bytes=cost.bytes, **_step_rows(program.steps, program.reasons))

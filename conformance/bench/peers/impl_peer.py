@@ -1,6 +1,6 @@
 """This implementation, as the benchmark sees it.
 
-A schedule is what `impl.realize.prepare` makes: everything up to the plan, nothing compiled.
+A schedule is what `impl.realize.planned` makes: everything up to the plan, nothing compiled.
 """
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ class ImplPeer(LazyPeer):
         return impl.__version__
 
     def schedule(self, tensors: Sequence[Any]) -> int:
-        _, plan, _ = realize.prepare(realize.waiting_values([t.uop for t in tensors]))
-        return len(plan.kernels)
+        return len(realize.planned(realize.Request([t.uop for t in tensors])).plan.kernels)
 
     def forget(self) -> None:
         schedule_cache.clear()
