@@ -24,6 +24,7 @@ from conformance.learn.lesson_ir import IR
 from conformance.learn.lesson_kernel import KERNEL
 from conformance.learn.lesson_ordering import ORDERING
 from conformance.learn.lesson_ranges import RANGES
+from conformance.learn.lesson_reference import REFERENCE
 from conformance.learn.lesson_replay import REPLAY
 from conformance.learn.lesson_symbolic import SYMBOLIC
 
@@ -225,6 +226,6 @@ span.nbytes.""",
 
 #: In the order of the course.
 LESSONS = {
-    "ir": IR, "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "fusion": FUSION,
-    "ordering": ORDERING, "memory": MEMORY, "kernel": KERNEL, "replay": REPLAY,
-    "collectives": COLLECTIVES}
+    "ir": IR, "reference": REFERENCE, "gradient": GRADIENT, "ranges": RANGES,
+    "symbolic": SYMBOLIC, "fusion": FUSION, "ordering": ORDERING, "memory": MEMORY,
+    "kernel": KERNEL, "replay": REPLAY, "collectives": COLLECTIVES}
