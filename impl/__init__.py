@@ -36,6 +36,7 @@ from impl.realize.session import Printer
 from impl.settings import Context
 from impl.symbolic import Variable
 from impl.tensor import Tensor
+from impl.tensor.base import TensorBase
 
 
 class _Runtime:
@@ -87,6 +88,22 @@ class _Runtime:
                  rounds: bool = False) -> dict[str, Any]:
         return realize.schedule_document(tensors, programs, rounds=rounds)
 
+    # Complex numbers stand on top of tensors, and are imported where they are met.
+
+    def beside_complex(self, tensor: Any, other: Any, name: str, reflected: bool) -> Any:
+        from impl import complex as complexes
+        return complexes.beside(tensor, other, name, reflected)
+
+    def instead_complex(self, name: str, method: Any, given: Any, named: Any) -> Any:
+        from impl import complex as complexes
+        return complexes.instead(name, method, given, named)
+
+    def complex_of(self, tensors: type, data: Any, device: Any = None, dtype: Any = None,
+                   requires_grad: bool = False) -> Any:
+        from impl.complex import Complex
+        made = Complex.of(data, device, dtype, tensors)
+        return made.requires_grad_() if requires_grad else made
+
     def explain(self, tensors: list[Any]) -> str:
         from impl import inspect
         return inspect.explain(realize.schedule_document(tensors, steps=True))
@@ -119,7 +136,7 @@ def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
     return impl.array_api
 
 
-Tensor.runtime = _Runtime()
+TensorBase.runtime = _Runtime()
 setattr(Tensor, "__array_namespace__", _array_namespace)  # noqa: B010  (no attribute of its class)
 realize.session.printer = _printer
 realize.session.viewers.append(_view)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from impl.errors import DTypeError
+from impl.errors import ComplexError, DTypeError
 
 Scalar = bool | int | float
 
@@ -16,7 +16,8 @@ Scalar = bool | int | float
 class DType:
     """One element type. There is one object per type, so identity is equality.
 
-    `kind` is 'b' (bool), 'i' (signed), 'u' (unsigned) or 'f' (floating). `itemsize` is in bytes.
+    `kind` is 'b' (bool), 'i' (signed), 'u' (unsigned), 'f' (floating) or 'c' (complex: a pair of
+    real tensors, and in no node). `itemsize` is in bytes.
     """
 
     __slots__ = ("name", "kind", "itemsize", "rank", "numpy")
@@ -98,19 +99,24 @@ class dtypes(metaclass=_Defaults):  # noqa: N801  (the field writes dtypes.float
     bfloat16 = DType("bfloat16", "f", 2, 10, np.uint16)
     float32 = DType("float32", "f", 4, 11, np.float32)
     float64 = DType("float64", "f", 8, 12, np.float64)
+    # Pairs of real tensors have them, and no node.
+    complex64 = DType("complex64", "c", 8, 13, np.complex64)
+    complex128 = DType("complex128", "c", 16, 14, np.complex128)
     #: Index arithmetic inside kernels: 64 bits, so that no shape overflows it.
     index = DType("index", "i", 8, 7, np.int64)
 
     half, float, double = float16, float32, float64
     char, uchar, short, ushort = int8, uint8, int16, uint16
     int, uint, long, ulong = int32, uint32, int64, uint64
+    cfloat, cdouble = complex64, complex128
     default_float, default_int = float32, int32
     defaults = _Defaults._pairs[float32, int32] = float32, int32
 
 
 #: Every type that a tensor can have, in order of promotion rank.
 ALL: tuple[DType, ...] = tuple(sorted(
-    {d for d in vars(dtypes).values() if isinstance(d, DType) and d is not dtypes.index},
+    {d for d in vars(dtypes).values()
+     if isinstance(d, DType) and d is not dtypes.index and d.kind != "c"},
     key=lambda d: d.rank))
 #: Stored in 16 bits, and accumulated in float32.
 HALF = (dtypes.float16, dtypes.bfloat16)
@@ -184,20 +190,36 @@ def as_dtype(value: Any) -> DType:
 
     Raises:
         DTypeError: there is no such type.
+        ComplexError: it is complex, which no node is.
     """
-    if isinstance(value, DType):
+    if isinstance(value, DType) and value.kind != "c":
         return value
     if isinstance(value, type) and value in (bool, int, float):  # np.dtype("int64") == int
         return {bool: dtypes.bool, int: dtypes.default_int, float: dtypes.default_float}[value]
     named = getattr(dtypes, value, None) if isinstance(value, str) else None
-    if isinstance(named, DType):
+    if isinstance(named, DType) and named.kind != "c":
         return named
+    if complex_dtype(value) is not None:  # r[impl dtypes.complex.pairs]
+        raise ComplexError("dtype", f"{value!r} is that of a pair of real tensors",
+                           "make it of both parts: torch.complex(real, imag)")
     try:
         return _FROM_NUMPY[np.dtype(value)]
     except (KeyError, TypeError, ValueError):  # ValueError: of a tensor, which has a `dtype`
         names = ", ".join(d.name for d in ALL)
         raise DTypeError("dtype", f"{value!r} is not an element type",
                          f"use one of {names}") from None
+
+
+def complex_dtype(value: Any) -> DType | None:
+    """The complex type that is named by a DType, its name, a NumPy dtype or `complex`, if it is."""
+    if value is complex:
+        return dtypes.complex128 if dtypes.default_float is dtypes.float64 else dtypes.complex64
+    if isinstance(value, (str, np.dtype)) or isinstance(value, type) \
+            and issubclass(value, np.complexfloating):
+        named = getattr(dtypes, str(value) if isinstance(value, (str, np.dtype))
+                        else value.__name__, None)
+        value = named
+    return value if isinstance(value, DType) and value.kind == "c" else None
 
 
 def wrap(value: Scalar, dtype: DType) -> Scalar:

@@ -90,6 +90,10 @@ class DTypeError(TensorScheduleError, TypeError):
     """A dtype does not fit the operation, or a value does not fit the dtype."""
 
 
+class ComplexError(DTypeError):
+    """Complex numbers are where only real ones can be."""
+
+
 class AxisError(TensorScheduleError, IndexError):
     """An axis or an index is out of range."""
 

@@ -1,9 +1,8 @@
 """Fourier transforms of tensors, with the names and arguments of `torch.fft`.
 
-There are no complex dtypes: a complex value is a `Complex`, the pair of its real and its imaginary
-part, with the operations that such programs use. A transform of n values is a product with a matrix
-where n is small or prime, and transforms of two factors of n else, n * (n1 + n2) products in all.
-So it is computed by the kernels of any tensor, on any device, and gradients flow through it.
+Complex numbers are pairs of real tensors: `impl.complex`. A transform of n values is a product with
+a matrix where n is small or prime, and transforms of two factors of n else, n * (n1 + n2) products
+in all. So it is computed by the kernels of any tensor, on any device, and gradients flow through.
 """
 from __future__ import annotations
 
@@ -14,159 +13,21 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from impl.complex import Complex
 from impl.dtypes import dtypes
-from impl.errors import ArgumentError, DTypeError, NameMissingError, ShapeError, name_missing
+from impl.errors import ArgumentError, DTypeError, ShapeError, name_missing
 from impl.tensor import Tensor
 
-__all__ = ["Complex", "fft", "fft2", "fftfreq", "fftn", "fftshift", "ifft", "ifft2", "ifftn",
-           "ifftshift", "irfft", "rfft", "rfftfreq", "stft"]
+__all__ = ["Complex", "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2",
+           "ifftn", "ifftshift", "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq",
+           "rfftn", "stft"]
 
 #: Transforms of so many values are one product with a matrix.
 _WHOLE = 64
-#: Methods of tensors that do the same to both parts.
-_OF_BOTH = ("chunk", "clone", "contiguous", "cpu", "cumsum", "detach", "expand", "flatten",
-            "flip", "gather", "index_select", "mean", "movedim", "permute", "reshape", "repeat",
-            "roll", "squeeze", "sum", "swapaxes", "t", "to", "transpose", "unflatten",
-            "unsqueeze", "view")
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise name_missing("fft", name, __all__, {"hfft": "fft.irfft of z.conj()", "istft":
-                                              "fft.ifft of the frames"})
-
-
-class Complex:
-    """Complex numbers as two real tensors of one shape: `z.real` and `z.imag`.
-
-    Has arithmetic, `abs`, `angle`, `conj`, `exp`, indexing, and the methods of tensors that move
-    elements or add them up. `z.numpy()` is a complex array.
-    """
-
-    __array_priority__ = 2000
-
-    def __init__(self, real: Tensor, imag: Tensor) -> None:
-        self.real, self.imag = Tensor.broadcast_tensors(real, imag)
-
-    @classmethod
-    def of(cls, value: Any) -> Complex:
-        """A number, an array or a tensor as complex numbers."""
-        if isinstance(value, Complex):
-            return value
-        if isinstance(value, Tensor):
-            return cls(value, value.zeros_like())
-        array = np.asarray(value)
-        wide = np.float64 if array.dtype in (np.complex128, np.float64) and array.ndim \
-            else np.float32
-        return cls(Tensor(array.real.astype(wide)), Tensor(array.imag.astype(wide)))
-
-    @property
-    def shape(self) -> Any:
-        """The sizes of the axes."""
-        return self.real.shape
-
-    @property
-    def device(self) -> Any:
-        """Where both parts are."""
-        return self.real.device
-
-    def __repr__(self) -> str:
-        return f"<Complex {self.real} + {self.imag}j>"
-
-    def __len__(self) -> int:
-        return len(self.real)
-
-    def __getitem__(self, index: Any) -> Complex:
-        return Complex(self.real[index], self.imag[index])
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _OF_BOTH:
-            raise NameMissingError("Complex", f"there is no {name}",  # r[impl errors.name.missing]
-                                   f"use z.real.{name} and z.imag.{name}, or z.abs()")
-        return lambda *given, **named: _of_both(name, self, given, named)
-
-    # Arithmetic
-
-    def __neg__(self) -> Complex:
-        return Complex(-self.real, -self.imag)
-
-    def __add__(self, other: Any) -> Complex:
-        two = Complex.of(other)
-        return Complex(self.real + two.real, self.imag + two.imag)
-
-    def __sub__(self, other: Any) -> Complex:
-        return self + -Complex.of(other)
-
-    def __rsub__(self, other: Any) -> Complex:
-        return -self + other
-
-    def __mul__(self, other: Any) -> Complex:
-        if isinstance(other, (Tensor, int, float)):
-            return Complex(self.real * other, self.imag * other)
-        two = Complex.of(other)
-        return Complex(self.real * two.real - self.imag * two.imag,
-                       self.real * two.imag + self.imag * two.real)
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __truediv__(self, other: Any) -> Complex:
-        if isinstance(other, (Tensor, int, float)):
-            return Complex(self.real / other, self.imag / other)
-        two = Complex.of(other)
-        # Smith (1962): no square is taken, which could be too large or too small.
-        turned = two.real.abs() < two.imag.abs()
-        most, less = turned.where(two.imag, two.real), turned.where(two.real, two.imag)
-        nothing = most == 0
-        ratio = less / nothing.where(1.0, most)
-        whole = nothing.where(0.0, most + less * ratio)
-        return Complex(
-            turned.where(self.real * ratio + self.imag, self.real + self.imag * ratio) / whole,
-            turned.where(self.imag * ratio - self.real, self.imag - self.real * ratio) / whole)
-
-    def __rtruediv__(self, other: Any) -> Complex:
-        return Complex.of(other) / self
-
-    def conj(self) -> Complex:
-        """The same with the other sign of the imaginary part."""
-        return Complex(self.real, -self.imag)
-
-    def abs(self) -> Tensor:
-        """The absolute value, also where a square is too large or too small for the dtype; with
-        gradient 0 where it is 0.
-        """
-        away = (self.real != 0) | (self.imag != 0)
-        found = away.where(self.real, 1.0).hypot(away.where(self.imag, 1.0))
-        return away.where(found, 0.0)
-
-    __abs__ = absolute = abs
-
-    def angle(self) -> Tensor:
-        """The angle, from -pi to pi."""
-        return self.imag.atan2(self.real)
-
-    def exp(self) -> Complex:
-        """e to these powers."""
-        return Complex(self.imag.cos(), self.imag.sin()) * self.real.exp()
-
-    # Values
-
-    def numpy(self) -> np.ndarray:
-        """The elements as an array of complex numbers."""
-        Tensor.realize(self.real, self.imag)
-        real = self.real.numpy()
-        found = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
-        found.real, found.imag = real, self.imag.numpy()  # 1j times infinity has a NaN
-        return found
-
-    def tolist(self) -> Any:
-        """The elements as nested lists of Python's complex numbers."""
-        return self.numpy().tolist()
-
-
-def _of_both(name: str, z: Complex, given: Sequence[Any], named: dict[str, Any]) -> Any:
-    real, imag = (getattr(part, name)(*given, **named) for part in (z.real, z.imag))
-    if isinstance(real, Tensor):
-        return Complex(real, imag)
-    return tuple(Complex(one, two) for one, two in zip(real, imag, strict=True))
+    raise name_missing("fft", name, __all__, {"istft": "fft.ifft of the frames"})
 
 
 # ---------------------------------------------------------------- the transform of the last axis
@@ -293,17 +154,25 @@ def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = No
     return found.movedim(-1, dim)
 
 
+def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The transform of a signal whose later half are the conjugates of the first: real numbers."""
+    return irfft(input.conj(), n, dim, _OPPOSITE.get(norm, norm))
+
+
+def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Complex:
+    """The inverse of `hfft`: the first half of it."""
+    return rfft(input, n, dim, _OPPOSITE.get(norm, norm)).conj()
+
+
+#: The norm with which the inverse transform multiplies as much.
+_OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward"}
+
+
 def _along(function: Callable[..., Any]) -> Callable[..., Any]:
     """A transform along several axes, one after another."""
     def several(input: Any, s: Sequence[int] | None = None, dim: Any = None,
                 norm: str | None = None) -> Complex:
-        axes = tuple(range(-len(s or input.shape), 0)) if dim is None else tuple(dim)
-        sizes: Sequence[int | None] = s or [None] * len(axes)
-        if len(sizes) != len(axes) or len(axes) > len(input.shape):
-            # r[impl errors.argument.refused]
-            raise ArgumentError(f"fft.{function.__name__}n", f"{len(sizes)} sizes and {len(axes)} "
-                                f"axes for shape {tuple(input.shape)}",
-                                "give one size for each axis in dim")
+        sizes, axes = _sizes(f"{function.__name__}n", input, s, dim)
         for axis, size in zip(axes, sizes, strict=True):
             input = function(input, size, axis, norm)
         result: Complex = input
@@ -312,6 +181,23 @@ def _along(function: Callable[..., Any]) -> Callable[..., Any]:
     several.__name__ = several.__qualname__ = f"{function.__name__}n"
     several.__doc__ = f"`{function.__name__}` along several axes, those of `dim`, or along all."
     return several
+
+
+def _sizes(operation: str, input: Any, s: Sequence[int] | None, dim: Any) \
+        -> tuple[Sequence[Any], tuple[int, ...]]:
+    """How many values along which axes.
+
+    Raises:
+        ArgumentError: there are not as many sizes as axes.
+    """
+    axes = tuple(range(-len(s or input.shape), 0)) if dim is None else tuple(dim)
+    sizes: Sequence[int | None] = s or [None] * len(axes)
+    if len(sizes) != len(axes) or len(axes) > len(input.shape):
+        # r[impl errors.argument.refused]
+        raise ArgumentError(f"fft.{operation}", f"{len(sizes)} sizes and {len(axes)} "
+                            f"axes for shape {tuple(input.shape)}",
+                            "give one size for each axis in dim")
+    return sizes, axes
 
 
 fftn, ifftn = _along(fft), _along(ifft)
@@ -329,6 +215,35 @@ def ifft2(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, 
     """`ifft` along two axes."""
     found: Complex = ifftn(input, s, dim, norm)
     return found
+
+
+def rfftn(input: Tensor, s: Sequence[int] | None = None, dim: Any = None,
+          norm: str | None = None) -> Complex:
+    """`rfft` along the last of several axes, and `fft` along the others."""
+    sizes, axes = _sizes("rfftn", input, s, dim)
+    found: Complex = rfft(input, sizes[-1], axes[-1], norm)
+    return fftn(found, None if s is None else sizes[:-1], axes[:-1], norm) if axes[:-1] else found
+
+
+def irfftn(input: Any, s: Sequence[int] | None = None, dim: Any = None,
+           norm: str | None = None) -> Tensor:
+    """The inverse of `rfftn`."""
+    sizes, axes = _sizes("irfftn", input, s, dim)
+    if axes[:-1]:
+        input = ifftn(input, None if s is None else sizes[:-1], axes[:-1], norm)
+    return irfft(input, sizes[-1], axes[-1], norm)
+
+
+def rfft2(input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1),
+          norm: str | None = None) -> Complex:
+    """`rfftn` along two axes."""
+    return rfftn(input, s, dim, norm)
+
+
+def irfft2(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1),
+           norm: str | None = None) -> Tensor:
+    """`irfftn` along two axes."""
+    return irfftn(input, s, dim, norm)
 
 
 def fftfreq(n: int, d: float = 1.0) -> Tensor:

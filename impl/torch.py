@@ -19,8 +19,9 @@ import numpy as np
 
 from impl import nn
 from impl import transforms as func
+from impl.complex import Complex
 from impl.device import Device
-from impl.dtypes import DType, as_dtype, dtypes, promoted
+from impl.dtypes import DType, as_dtype, complex_dtype, dtypes, promoted
 from impl.errors import DeviceError, NameMissingError, nearest
 from impl.nn.names import Part
 from impl.replay import TinyJit
@@ -53,8 +54,6 @@ _MEANT = {
     "version": "impl.__version__: this is not PyTorch, and has none of its versions",
     "distributed": "impl.distributed: one program in several processes",
     "onnx": "the file of weights: impl.torch.save", "hub": "impl.torch.load of a file",
-    **dict.fromkeys(("complex64", "complex128", "cfloat", "cdouble"),
-                    "torch.complex(real, imag), a pair: there are no complex dtypes"),
     "sparse": "x: all tensors are dense"}
 #: Modules with a home elsewhere.
 _MODULES = {"amp": "impl.nn.amp", "fft": "impl.fft"}
@@ -149,8 +148,11 @@ def _function(name: str) -> Callable[..., Any]:
             given = (named.pop("input"), *given)
         if not bound and given and isinstance(given[0], (_int, _float)):
             given = (Tensor(given[0]), *given[1:])
-        if given and isinstance(getattr(given[0], "imag", None), Tensor):
-            return getattr(given[0], name)(*given[1:], **named)  # a Complex has its own
+        first = given[0][0] if given and isinstance(given[0], (list, tuple)) and given[0] \
+            else given[0] if given else None
+        if isinstance(first, Complex):  # which has its own
+            return getattr(first, name)(*([given[0][1:]] if first is not given[0] else []),
+                                        *given[1:], **named)
         with generator or nullcontext():
             return method(*given, **named)
 
@@ -164,6 +166,9 @@ def _function(name: str) -> Callable[..., Any]:
 def tensor(data: Any, *, dtype: Any = None, device: Any = None,
            requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A tensor with memory of its own, of numbers, lists, an array, or a list of tensors."""
+    if isinstance(data, Complex):
+        made = data.detach().clone()
+        return made if dtype is None else made.cast(dtype)
     if isinstance(data, (list, tuple)) and _any(isinstance(one, Tensor) for one in data):
         data = Tensor.stack([one if isinstance(one, Tensor) else Tensor(one) for one in data])
     made = data.detach().clone() if isinstance(data, Tensor) else Tensor(data, device)
@@ -175,6 +180,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None,
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """The tensor itself, or one of other data."""
+    if isinstance(data, Complex):
+        return data.to(device, dtype)
     if not isinstance(data, Tensor):
         return tensor(data, dtype=dtype, device=device)
     return data.to(device or data.device).cast(dtype or data.dtype)
@@ -189,8 +196,33 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
 
 def is_tensor(obj: Any) -> bool:
-    """Whether it is a tensor."""
-    return isinstance(obj, Tensor)
+    """Whether it is a tensor, or complex numbers."""
+    return isinstance(obj, (Tensor, Complex))
+
+
+def is_complex(input: Any) -> bool:
+    """Whether the numbers are complex."""
+    return isinstance(input, Complex)
+
+
+def real(input: Any) -> Any:
+    """The real part; of a real tensor itself."""
+    return input.real if isinstance(input, Complex) else input
+
+
+def imag(input: Any) -> Any:
+    """The imaginary part; of a real tensor zeros."""
+    return input.imag if isinstance(input, Complex) else input.zeros_like()
+
+
+def conj(input: Any) -> Any:
+    """The conjugates; of a real tensor itself."""
+    return input.conj() if isinstance(input, Complex) else input
+
+
+def angle(input: Any) -> Any:
+    """The angles; of a real tensor 0, or pi where it is negative."""
+    return (input if isinstance(input, Complex) else Complex.of(input)).angle()
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, **named: Any) -> Tensor:
@@ -361,14 +393,13 @@ def view_as_real(input: Any) -> Tensor:
 
 
 def complex(real: Tensor, imag: Tensor) -> Any:
-    """Complex numbers of both parts: see `impl.fft.Complex`."""
-    from impl.fft import Complex
-    return Complex(real, imag)
+    """Complex numbers of both parts, which stay as they are: see `impl.complex`."""
+    return Complex(+real, +imag)
 
 
 def view_as_complex(input: Tensor) -> Any:
     """Complex numbers of a last axis of both parts."""
-    return complex(input[..., 0], input[..., 1])
+    return Complex(input[..., 0], input[..., 1])
 
 
 def polar(abs: Tensor, angle: Tensor) -> Any:
@@ -394,7 +425,11 @@ def get_default_dtype() -> DType:
 
 def promote_types(type1: Any, type2: Any) -> DType:
     """The dtype of a result of tensors of both: see r[dtypes.promote.least]."""
-    return promoted(as_dtype(type1), as_dtype(type2))
+    both = [complex_dtype(one) or as_dtype(one) for one in (type1, type2)]
+    if "c" in [one.kind for one in both]:
+        wanted: DType = importlib.import_module("impl.array_api").result_type(*both)
+        return wanted
+    return promoted(*both)
 
 
 def result_type(tensor1: Any, tensor2: Any) -> DType:
@@ -406,8 +441,9 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 
 def can_cast(from_: Any, to: Any) -> Any:
     """Whether a cast keeps to kinds of numbers: no float to an integer, no number to a truth."""
-    ranks = {"b": 0, "i": 1, "u": 1, "f": 2}
-    return ranks[as_dtype(from_).kind] <= ranks[as_dtype(to).kind]
+    ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+    first, second = (complex_dtype(one) or as_dtype(one) for one in (from_, to))
+    return ranks[first.kind] <= ranks[second.kind]
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0) -> Tensor:

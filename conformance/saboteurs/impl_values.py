@@ -47,6 +47,22 @@ class CapturesForgetTheDefault(Edit):
     old, new = 'type.__setattr__(cls, "defaults", ', 'type.__setattr__(cls, "_defaults", '
 
 
+class ComplexDtypesReachNodes(Edit):
+    rule = "dtypes.complex.pairs"
+    description = "a complex dtype is taken for one that a node can have"
+    first = "test_what_is_asked_for_in_a_complex_dtype_is_made"
+    file = "impl/dtypes.py"
+    old, new = 'isinstance(named, DType) and named.kind != "c":', "isinstance(named, DType):"
+
+
+class ImaginaryPartsAreLost(Edit):
+    rule = "dtypes.complex.pairs"
+    description = "a real tensor beside complex numbers of Python takes their real part"
+    first = "test_operators_take_complex_and_real_numbers_on_either_side"
+    file = "impl/complex/conversion.py"
+    old, new = "    z = Complex.of(tensor)\n", "    z, other = Complex.of(tensor), other.real\n"
+
+
 class NumbersWidenHalves(Edit):
     rule = "dtypes.scalar.weak+2"
     description = "a Python float makes a default float of whatever it meets"

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 #: Libraries on top of all chapters, which none of them imports, and what holds the parts together.
 USER_LIBRARIES = frozenset(
-    {"array_api", "fft", "models", "nn", "onnx", "torch", "__main__", "__init__"})
+    {"array_api", "complex", "fft", "models", "nn", "onnx", "torch", "__main__", "__init__"})
 
 #: Chapters of text and tests only: their rules hold for all modules alike.
 WITHOUT_MODULE = frozenset({"conventions", "statements"})

@@ -1,12 +1,12 @@
 """The Python Array API standard, 2024.12, on lazy tensors: `import impl.array_api as xp`.
 
 The functions have the names, parameters and meanings of the standard, and are the methods of
-`Tensor`. Arrays are `Array`: tensors whose `size` is a number, as the standard has it. There are
-no complex numbers, and so no `fft`. What fails of the public tests is listed in `EXCEPTIONS`.
+`Tensor`. Arrays are `Array`: tensors whose `size` is a number, as the standard has it. Complex
+numbers are `impl.complex.Complex`. All public tests (`array-api-tests`) pass.
 """
 from __future__ import annotations
 
-from impl.array_api import elements, linalg, many
+from impl.array_api import elements, fft, linalg, many
 from impl.array_api.arrays import Array, asarray, from_dlpack
 from impl.array_api.creation import (
     arange,
@@ -30,6 +30,8 @@ from impl.array_api.kinds import (
     astype,
     bool,
     can_cast,
+    complex64,
+    complex128,
     e,
     finfo,
     float32,
@@ -59,15 +61,10 @@ def __array_namespace_info__() -> Info:  # noqa: N807
 
 
 __array_api_version__ = "2024.12"
-#: What of the public tests does not pass, and why.
-EXCEPTIONS = {
-    "complex numbers, and the extension fft": "there are no complex dtypes",
-    "special cases of floor_divide with an infinity": "NumPy and PyTorch give NaN and -1 there",
-    "the sign of a remainder of zero": "it is that of the dividend",
-}
 __all__ = [
-    "EXCEPTIONS", "Array", "__array_api_version__", "__array_namespace_info__", "arange",
-    "asarray", "astype", "bool", "can_cast", "e", "empty", "empty_like", "eye", "finfo", "float32",
+    "Array", "__array_api_version__", "__array_namespace_info__", "arange",
+    "asarray", "astype", "bool", "can_cast", "complex64",
+    "complex128", "e", "empty", "empty_like", "eye", "fft", "finfo", "float32",
     "float64", "from_dlpack", "full", "full_like", "iinfo", "inf", "int8", "int16", "int32",
     "int64", "isdtype", "linalg", "linspace", "meshgrid", "nan", "newaxis", "ones", "ones_like",
     "pi", "result_type", "tril", "triu", "uint8", "uint16", "uint32", "uint64", "zeros",

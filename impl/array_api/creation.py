@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from impl.array_api.arrays import Array, array_of, asarray
+from impl.array_api.arrays import Array, array_of
 from impl.dtypes import DType, dtypes
 
 
@@ -78,7 +78,7 @@ def linspace(start: float, stop: float, /, num: int, *, dtype: DType | None = No
 
 def meshgrid(*arrays: Array, indexing: str = "xy") -> list[Array]:
     """Coordinates of the grid that vectors make."""
-    return [array_of(one) for one in Array.meshgrid(*map(asarray, arrays), indexing=indexing)]
+    return [array_of(one) for one in Array.meshgrid(*map(array_of, arrays), indexing=indexing)]
 
 
 def tril(x: Array, /, *, k: int = 0) -> Array:

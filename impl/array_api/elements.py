@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from impl.array_api.arrays import Array, array_of, asarray
+from impl.array_api.arrays import Array, another, array_of, asarray
+from impl.complex import Complex
 from impl.dtypes import dtypes
 
 __all__ = [
@@ -18,10 +19,13 @@ __all__ = [
     "subtract", "tan", "tanh", "trunc"]
 
 
-def _both(x1: Any, x2: Any) -> tuple[Array, Any]:
+def _both(x1: Any, x2: Any) -> tuple[Any, Any]:
     """Two operands, the first of them an array."""
-    if isinstance(x1, (bool, int, float)) and not isinstance(x2, (bool, int, float)):
+    if isinstance(x1, (bool, int, float, complex)) and not isinstance(
+            x2, (bool, int, float, complex)):
         second = array_of(x2)
+        if isinstance(second, Complex) or isinstance(x1, complex):
+            return Complex.of(second.sum() * 0) + x1, second
         return asarray(x1, dtype=second.dtype if not (
             isinstance(x1, float) and second.dtype.kind != "f") else dtypes.default_float,
             device=str(second.device)), second
@@ -129,8 +133,9 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:  # noqa: A002
 
 
 def conj(x: Array, /) -> Array:
-    """x: all numbers are real."""
-    return array_of(x)._another()
+    """The conjugates; of real numbers themselves."""
+    x = array_of(x)
+    return x.conj() if isinstance(x, Complex) else x._another()
 
 
 def copysign(x1: Any, x2: Any, /) -> Array:
@@ -208,8 +213,9 @@ def hypot(x1: Any, x2: Any, /) -> Array:
 
 
 def imag(x: Array, /) -> Array:
-    """Zeros: all numbers are real."""
-    return array_of(x).zeros_like()
+    """The imaginary parts; of real numbers zeros."""
+    x = array_of(x)
+    return another(x.imag) if isinstance(x, Complex) else x.zeros_like()
 
 
 def isfinite(x: Array, /) -> Array:
@@ -356,8 +362,9 @@ def pow(x1: Any, x2: Any, /) -> Array:  # noqa: A001
 
 
 def real(x: Array, /) -> Array:
-    """x: all numbers are real."""
-    return array_of(x)._another()
+    """The real parts; of real numbers themselves."""
+    x = array_of(x)
+    return another(x.real if isinstance(x, Complex) else x)
 
 
 def reciprocal(x: Array, /) -> Array:

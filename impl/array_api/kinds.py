@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from impl.array_api.arrays import Array, array_of
+from impl.array_api.arrays import Array, another, array_of
+from impl.complex import Complex
 from impl.dtypes import DType, dtypes, least_upper_dtype
 from impl.errors import DTypeError
 from impl.tensor import Tensor
@@ -15,14 +16,16 @@ bool = dtypes.bool  # noqa: A001  # the standard's name
 int8, int16, int32, int64 = dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64
 uint8, uint16, uint32, uint64 = dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64
 float32, float64 = dtypes.float32, dtypes.float64
+complex64, complex128 = dtypes.complex64, dtypes.complex128
 e, inf, nan, pi = math.e, math.inf, math.nan, math.pi
 newaxis = None
 
 _SIGNED, _UNSIGNED = (int8, int16, int32, int64), (uint8, uint16, uint32, uint64)
 _KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (bool,), "signed integer": _SIGNED, "unsigned integer": _UNSIGNED,
-    "integral": _SIGNED + _UNSIGNED, "real floating": (float32, float64), "complex floating": (),
-    "numeric": _SIGNED + _UNSIGNED + (float32, float64)}
+    "integral": _SIGNED + _UNSIGNED, "real floating": (float32, float64),
+    "complex floating": (complex64, complex128),
+    "numeric": _SIGNED + _UNSIGNED + (float32, float64, complex64, complex128)}
 
 
 class FloatInfo(NamedTuple):
@@ -46,7 +49,7 @@ class IntegerInfo(NamedTuple):
 
 
 def _dtype(value: Any) -> DType:
-    found: DType = value.dtype if isinstance(value, Tensor) else value
+    found: DType = value.dtype if isinstance(value, (Tensor, Complex)) else value
     return found
 
 
@@ -54,17 +57,17 @@ def astype(x: Array, dtype: DType, /, *, copy: Any = True, device: Any = None) -
     """The elements in another dtype."""
     found = array_of(x).cast(dtype)
     found = found if device is None else found.to(device)
-    return Array(found) if copy and found is x else found
+    return another(found) if copy and found is x else found
 
 
 def finfo(type: DType | Array, /) -> FloatInfo:  # noqa: A002
     """What a float dtype holds."""
     dtype = _dtype(type)
-    if dtype.kind != "f":
+    if dtype.kind not in "fc":
         raise DTypeError("finfo", f"{dtype!r} is no float dtype", "use iinfo")
     known = np.finfo(dtype.numpy)
     return FloatInfo(known.bits, float(known.eps), float(known.max), float(known.min),
-                     float(known.smallest_normal), dtype)
+                     float(known.smallest_normal), real_dtype(dtype))
 
 
 def iinfo(type: DType | Array, /) -> IntegerInfo:  # noqa: A002
@@ -86,6 +89,13 @@ def isdtype(dtype: DType, kind: Any) -> Any:
     return dtype in _KINDS[kind]
 
 
+def _wider(a: DType, b: DType) -> DType:
+    """The least dtype above two."""
+    if "c" not in (a.kind, b.kind):
+        return least_upper_dtype(a, b)
+    return complex128 if float64 in (real_dtype(a), real_dtype(b)) else complex64
+
+
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The dtype of a result; numbers take that of what stands beside them."""
     known = [_dtype(one) for one in arrays_and_dtypes
@@ -94,19 +104,26 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
         raise ValueError("result_type: give at least one array or dtype")
     found = known[0]
     for one in known[1:]:
-        found = least_upper_dtype(found, one)
-    numbers = [one for one in arrays_and_dtypes if isinstance(one, (int, float))]
-    if found.kind != "f" and any(isinstance(one, float) for one in numbers):
+        found = _wider(found, one)
+    numbers = [one for one in arrays_and_dtypes if isinstance(one, (int, float, complex))]
+    if found.kind != "c" and any(isinstance(one, complex) for one in numbers):
+        return complex128 if found is float64 else complex64
+    if found.kind not in "fc" and any(isinstance(one, float) for one in numbers):
         return dtypes.default_float
     return found
+
+
+def real_dtype(dtype: DType) -> DType:
+    """The dtype of both parts; of real numbers their own."""
+    return {complex64: float32, complex128: float64}.get(dtype, dtype)
 
 
 
 def can_cast(from_: DType | Array, to: DType, /) -> Any:
     """Whether promotion leads from one dtype to another."""
     source = _dtype(from_)
-    kinds = {source.kind.replace("u", "i"), to.kind.replace("u", "i")}
-    return source is to or len(kinds) == 1 and least_upper_dtype(source, to) is to
+    kinds = {one.kind.replace("u", "i").replace("c", "f") for one in (source, to)}
+    return source is to or len(kinds) == 1 and _wider(source, to) is to
 
 
 class Info:
@@ -126,7 +143,7 @@ class Info:
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The dtypes of what is made of Python numbers, and of places."""
-        return {"real floating": float32, "complex floating": None,  # type: ignore[dict-item]
+        return {"real floating": float32, "complex floating": complex64,
                 "integral": int32, "indexing": int32}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:

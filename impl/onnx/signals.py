@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from impl import fft
+from impl.complex import Complex
 from impl.onnx.operators import Host, dtype_of, operator
 from impl.tensor import Tensor
 
@@ -19,12 +20,12 @@ def transform(x: Tensor, length: Host | None = None, axis: Host | None = None, *
     count = None if length is None else int(length.item())
     real, rest = x[..., 0], x.shape[-1]
     if inverse and onesided:
-        whole = fft.Complex(real, x[..., 1] if rest == 2 else real.zeros_like())
+        whole = Complex(real, x[..., 1] if rest == 2 else real.zeros_like())
         return fft.irfft(whole, count, along + 1).unsqueeze(-1)
     if onesided:
         found = fft.rfft(real, count, along + 1)
     else:
-        given = fft.Complex(real, x[..., 1] if rest == 2 else real.zeros_like())
+        given = Complex(real, x[..., 1] if rest == 2 else real.zeros_like())
         found = (fft.ifft if inverse else fft.fft)(given, count, along + 1)
     return Tensor.stack(found.real, found.imag, dim=-1)
 

@@ -121,7 +121,7 @@ class Aliases(Autograd):
         return bool(self)
 
     def is_complex(self) -> bool:
-        """False: there are no complex dtypes."""
+        """False: complex numbers are an `impl.complex.Complex`."""
         return False
 
     def is_signed(self) -> bool:
@@ -137,7 +137,7 @@ class Aliases(Autograd):
         return self.shape == other.shape
 
     def isreal(self) -> Self:
-        """True everywhere: there are no complex dtypes."""
+        """True everywhere: complex numbers are an `impl.complex.Complex`."""
         return self._wrap(nodes.full(UOp.const(dtypes.bool, True), self.shape))
 
     def __contains__(self, value: Any) -> bool:

@@ -20,6 +20,7 @@ from impl.effects import constant_of, lock, mark_realized, new_buffer_node, regi
 from impl.errors import (
     ArgumentError,
     AxisError,
+    ComplexError,
     DeviceError,
     DTypeError,
     ShapeError,
@@ -79,6 +80,17 @@ class Runtime(Protocol):
 
     def explain(self, tensors: list[Any]) -> str:
         """Why the schedule is as it is, for a person."""
+
+    def beside_complex(self, tensor: Any, other: Any, name: str, reflected: bool) -> Any:
+        """What an operator gives beside complex numbers; NotImplemented if they are none."""
+
+    def instead_complex(self, name: str, method: Callable[..., Any], given: tuple[Any, ...],
+                        named: dict[str, Any]) -> Any:
+        """What a method gives that has failed at complex numbers; NotImplemented if at others."""
+
+    def complex_of(self, tensors: type, data: Any, device: Any = None, dtype: Any = None,
+                   requires_grad: bool = False) -> Any:
+        """Data as complex numbers, whose parts are of a class."""
 
 
 def note_origin(node: UOp) -> None:
@@ -424,7 +436,7 @@ class TensorBase(metaclass=Named):
         if isinstance(other, (bool, int, float)):
             return UOp.const(weak_dtype(self.uop.dtype, other), other)
         if isinstance(other, np.ndarray):
-            return self.__class__(other, self.device).uop
+            return None if other.dtype.kind == "c" else self.__class__(other, self.device).uop
         if isinstance(other, UOp):
             return self._bound(other)
         as_size(other)  # which refuses a variable without a value
@@ -1056,6 +1068,9 @@ def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
             array = array.astype(_smallest_int(array.min().item(), array.max().item()).numpy)
     else:
         array = np.asarray(data)
+    if array.dtype.kind == "c":
+        raise ComplexError("Tensor", "complex numbers are a pair of real tensors",
+                           "make it of both parts: torch.complex(real, imag)")
     if array.dtype.kind not in "biuf":
         for one in array.flat:
             as_size(one)  # which refuses a variable without a value

@@ -254,7 +254,7 @@ class Elementwise(Shards):
         """self op other, or other op self, in the promoted dtype."""
         b = self._met(other, name)
         if b is None:
-            return NotImplemented
+            return self.runtime.beside_complex(self, other, name, reflected)
         x = self.uop
         if x.dtype is not b.dtype or not identical(x.shape, b.shape):
             x, b = self._pair(b, name)
@@ -266,7 +266,7 @@ class Elementwise(Shards):
         """
         b = self._met(other, name)
         if b is None:
-            return NotImplemented
+            return self.runtime.beside_complex(self, other, name, swapped)
         other = other.item() if isinstance(other, np.generic) else other
         # r[impl dtypes.scalar.compare+2]
         if isinstance(other, int) and b.op is Ops.CONST and b.arg != other:
@@ -357,7 +357,7 @@ class Elementwise(Shards):
     def _divide(self, other: Any, name: str, reflected: bool) -> Self:
         b = self._met(other, name)
         if b is None:
-            return NotImplemented
+            return self.runtime.beside_complex(self, other, name, reflected)
         x, y = self._pair(b, name)
         if x.dtype.kind != "f":  # r[impl tensor.division.value]
             x, y = cast(x, dtypes.default_float), cast(y, dtypes.default_float)

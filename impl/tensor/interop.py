@@ -29,6 +29,11 @@ class Interop(InPlace):
         # r[impl tensor.numpy.functions+2]
         name = _UFUNCS.get(function.__name__, function.__name__)
         known: Callable[..., Any] | None = getattr(InPlace, name, None) if name else None
+        if any(getattr(getattr(one, "dtype", one), "kind", "") == "c" or isinstance(one, complex)
+               for one in given):
+            return getattr(function, method)(*(self.runtime.complex_of(type(one), one)
+                                               if isinstance(one, Interop) else one
+                                               for one in given), **named)
         if method != "__call__" or named or known is None:
             arrays = [np.asarray(one) if isinstance(one, Interop) else one for one in given]
             return getattr(function, method)(*arrays, **named)

@@ -10,12 +10,13 @@ import os
 from collections.abc import Callable
 from numbers import Integral, Number, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
 from impl.errors import (
     ArgumentError,
+    ComplexError,
     DeviceError,
     NameMissingError,
     TensorScheduleError,
@@ -70,10 +71,11 @@ _MEANT = {
     **dict.fromkeys(("geqrf", "orgqr", "ormqr"), "x.qr"),
     "lu_solve": "x.solve", "symeig": "x.eigh",
     **dict.fromkeys(("conj", "conj_physical", "conj_physical_", "resolve_conj", "resolve_neg",
-                     "real", "adjoint"), "x, or x.mT: all numbers are real"),
-    **dict.fromkeys(("imag", "angle", "is_conj", "is_neg", "cfloat", "cdouble", "chalf", "complex",
-                     "polar", "view_as_real", "view_as_complex"),
-                    "impl.fft.Complex, a pair: there are no complex dtypes"),
+                     "real", "adjoint"), "x, or x.mT: the numbers of a Tensor are real"),
+    **dict.fromkeys(("cfloat", "cdouble"), "x.cast(dtypes.complex64)"),
+    **dict.fromkeys(("imag", "angle", "is_conj", "is_neg", "chalf", "complex", "polar",
+                     "view_as_real", "view_as_complex"),
+                    "x.cast(dtypes.complex64), which has them: the numbers of a Tensor are real"),
     **dict.fromkeys(("log_normal_", "cauchy_", "geometric_", "random_"),
                     "x.assign with what is made of Tensor.rand"),
     **dict.fromkeys(("swapaxes_", "swapdims_", "detach_", "resize_as_", "set_", "resize_as"),
@@ -356,12 +358,18 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
                 result = method(*positional, **given)
         except (TypeError, AttributeError, ValueError, IndexError, ArithmeticError,
                 DeviceError) as error:
+            # r[impl dtypes.complex.pairs]
+            result = cast(Any, tensors[0]).runtime.instead_complex(name, method, positional, given)
+            if result is not NotImplemented:
+                return result
             if isinstance(error, TensorScheduleError):
                 keywords.claim(error)
             else:
                 keywords.refuse(tensors[0], positional, given)
                 keywords.explain(error, positional, given)
             raise
+        if result is NotImplemented:
+            result = cast(Any, tensors[0]).runtime.instead_complex(name, method, positional, given)
         if result is NotImplemented:  # which only an operator may answer
             raise ArgumentError(keywords.name, f"{positional[-1]!r:.60} is no operand",
                                 "give a tensor, an array or a number")
@@ -420,6 +428,14 @@ class Named(type):
         if not cls.tensors:
             cls.tensors.append(made)
         return made
+
+    if not TYPE_CHECKING:
+        def __call__(cls, *given: Any, **named: Any) -> Any:
+            """A tensor; complex numbers, if the data or the dtype are."""
+            try:
+                return super().__call__(*given, **named)
+            except ComplexError:  # r[impl dtypes.complex.pairs]
+                return cls.runtime.complex_of(cls, *given, **named)
 
     def __setattr__(cls, name: str, value: Any) -> None:
         if name != "training":

@@ -105,7 +105,7 @@ def test_what_cannot_be_transformed_is_told() -> None:
                         (lambda: fft.fftfreq(0), "fft.fftfreq: n is 0"),
                         (lambda: fft.rfftfreq(part), "fft.rfftfreq: n is 1.5"),
                         (lambda: fft.fftt, "did you mean fft.fft"),
-                        (lambda: fft.hfft, "use fft.irfft")):
+                        (lambda: fft.istft, "use fft.ifft")):
         with pytest.raises(TensorScheduleError, match=words):
             call()
 
