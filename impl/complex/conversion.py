@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from impl.complex.value import Complex, bilinear, chosen
+from impl.complex.value import Complex, bilinear, picked
 from impl.dtypes import DType, complex_dtype, dtypes
 from impl.errors import ComplexError
 from impl.tensor import Tensor
@@ -77,7 +77,7 @@ def _of_complex(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any
         given = given[1:]
     first, rest = given[0], given[1:]
     if name == "where" and isinstance(first, Tensor) and first.dtype is dtypes.bool:
-        return chosen(first, *rest, **named)
+        return picked(first, *rest, **named)
     if name == "einsum":
         return _einsum(first, *rest)
     if name in ("meshgrid", "broadcast_tensors"):

@@ -15,7 +15,7 @@ from impl.tensor import Tensor
 Parts = tuple[Tensor, Tensor]
 
 
-def absolute(x: Tensor, y: Tensor) -> Tensor:
+def magnitude(x: Tensor, y: Tensor) -> Tensor:
     """The absolute value, also where a square is too large or too small for the dtype; with
     gradient 0 where it is 0.
     """
@@ -64,7 +64,7 @@ def expm1(x: Tensor, y: Tensor) -> Parts:
 
 def _log_size(x: Tensor, y: Tensor) -> Tensor:
     """The logarithm of the absolute value, with all digits near 1."""
-    size = absolute(x, y)
+    size = magnitude(x, y)
     near = (size > 0.5) & (size < 2)
     high, low = x.abs().maximum(y.abs()), x.abs().minimum(y.abs())
     high, low = near.where(high, 1.0), near.where(low, 0.0)
@@ -99,7 +99,7 @@ def log1p(x: Tensor, y: Tensor) -> Parts:
 
 def sqrt(x: Tensor, y: Tensor) -> Parts:
     """The root whose real part is not negative."""
-    quarter = absolute(x * 0.25, y * 0.25) * 0.5 + x.abs() * 0.125  # no sum overflows
+    quarter = magnitude(x * 0.25, y * 0.25) * 0.5 + x.abs() * 0.125  # no sum overflows
     nothing = quarter == 0
     root = nothing.where(0.0, nothing.where(1.0, quarter).sqrt() * 2)
     other = y / (nothing.where(0.5, root) * 2)
@@ -115,7 +115,7 @@ def square(x: Tensor, y: Tensor) -> Parts:
 
 def sign(x: Tensor, y: Tensor) -> Parts:
     """The number of absolute value 1 in this direction, 0 of 0."""
-    size = absolute(x, y)
+    size = magnitude(x, y)
     nothing = size == 0
     size = nothing.where(1.0, size)
     return nothing.where(0.0, x) / size, nothing.where(0.0, y) / size
@@ -220,7 +220,7 @@ def atanh(x: Tensor, y: Tensor) -> Parts:
     return ((x == 0) | endless).where(0.0, real).copysign(x), endless.where(quarter, imag)
 
 
-def power(x: Tensor, y: Tensor, a: Any, b: Any) -> Parts:
+def complex_power(x: Tensor, y: Tensor, a: Any, b: Any) -> Parts:
     """exp((a + bi) * log(x + yi)); 0 to a power whose real part is positive is 0, and to 0 it is 1.
     """
     nothing = (x == 0) & (y == 0)

@@ -191,11 +191,11 @@ class Complex:
     def __pow__(self, other: Any) -> Complex:
         if isinstance(other, (int, np.integer)) and abs(int(other)) <= 32:
             return _repeated(self, int(other))
-        return Complex(*formulas.power(self.real, self.imag, *_both(other)))
+        return Complex(*formulas.complex_power(self.real, self.imag, *_both(other)))
 
     def __rpow__(self, other: Any) -> Complex:
         base = self._like(other)
-        return Complex(*formulas.power(base.real, base.imag, self.real, self.imag))
+        return Complex(*formulas.complex_power(base.real, base.imag, self.real, self.imag))
 
     def __matmul__(self, other: Any) -> Complex:
         return bilinear(operator.matmul, self, other)
@@ -247,8 +247,8 @@ class Complex:
         return Complex(like + real, like + imag)
 
     def abs(self) -> Any:
-        """The absolute values, a real tensor: `formulas.absolute`."""
-        return formulas.absolute(self.real, self.imag)
+        """The absolute values, a real tensor: `formulas.magnitude`."""
+        return formulas.magnitude(self.real, self.imag)
 
     def angle(self) -> Any:
         """The angles, from -pi to pi, a real tensor."""
@@ -403,11 +403,11 @@ class Complex:
 
     def where(self, condition: Any, other: Any) -> Complex:
         """These where a condition holds, others elsewhere."""
-        return chosen(condition, self, other)
+        return picked(condition, self, other)
 
     def masked_fill(self, mask: Any, value: Any) -> Complex:
         """A value where a mask holds."""
-        return chosen(mask, value, self)
+        return picked(mask, value, self)
 
     # Dtypes and devices
 
@@ -654,7 +654,7 @@ def _several(name: str, given: Sequence[Any], dim: int) -> Complex:
                      for part in ("real", "imag")))
 
 
-def chosen(condition: Any, first: Any, second: Any) -> Complex:
+def picked(condition: Any, first: Any, second: Any) -> Complex:
     """Numbers of one or the other."""
     (a, b), (c, d) = _both(first), _both(second)
     if not isinstance(b, Tensor) and not isinstance(d, Tensor):  # two numbers, or real tensors
