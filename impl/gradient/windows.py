@@ -68,8 +68,10 @@ def _as_taps(taps: UOp, total: UOp, axis: int, step: int, dilation: int) -> UOp:
     """The sum of taps, whose gradient is one of windows of what they were added to, and not of the
     windows that the signal was cut into.
     """
+    count, size = shape_of(taps)[axis:axis + 2]
+
     def pull(gradient: UOp) -> tuple[UOp]:  # r[impl gradient.window.sum+4]
-        return nodes.unfold(gradient, axis, *shape_of(taps)[axis:axis + 2], step, dilation),
+        return nodes.unfold(gradient, axis, count, size, step, dilation),
     return with_gradient(total, Custom((taps,), pull))
 
 
