@@ -81,15 +81,23 @@ class ReducesForEachWindow(Edit):
 
 
 class StoresWhatIsFar(Edit):
-    rule = "fusion.cut.again"
+    rule = "fusion.cut.again+2"
     description = "a dear value is stored however long it stays in memory"
     first = "test_what_no_cache_keeps_is_computed_again"
     file = "impl/fusion/cuts.py"
     old, new = "size > max(self.limits.cached_bytes", "0 > max(self.limits.cached_bytes"
 
 
+class CountsUsersOfParts(Edit):
+    rule = "fusion.cut.again+2"
+    description = "a dear value with several users is stored, though each needs another part of it"
+    first = "test_parts_are_not_computed_again"
+    file = "impl/fusion/cuts.py"
+    old, new = "again = min(sum(place.part for place in places) - 1, 1)", "again = 1"
+
+
 class ForgetsThatKernelsKeepRows(Edit):
-    rule = "fusion.cut.again"
+    rule = "fusion.cut.again+2"
     description = "a dear value is computed again also where a kernel would keep its rows"
     first = "test_what_no_cache_keeps_is_computed_again"
     file = "impl/fusion/cuts.py"

@@ -116,6 +116,26 @@ class AnyWindowIsShared(ImplPatch):
         return lambda value, grows, pair: True
 
 
+class WindowsAreNeverVectors(ImplPatch):
+    rule = "choosing.window.apart"
+    description = "the results of a pool are computed one by one"
+    first = "test_results_of_a_pool_are_vectors"
+    target = "impl.choosing.heuristic:HandPlanner._stepped"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, node, outputs, loads: None
+
+
+class TapsAreNeverPixels(ImplPatch):
+    rule = "choosing.window.apart"
+    description = "a loop over the taps of windows stays apart from the one over windows"
+    first = "test_the_gradient_of_a_pool_is_made_of_vectors"
+    target = "impl.choosing.short:_pays"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, row, sizes, width: False
+
+
 class RowsAreNeverRead(ImplPatch):
     rule = "choosing.rows.vector"
     description = "a sum over rows of memory takes a few elements of each row"

@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 from impl.choosing.ahead import look_ahead
 from impl.choosing.chain import chain
-from impl.choosing.plain import merge_loops, vectorize
-from impl.choosing.planner import Planner, Reasoned, power
+from impl.choosing.plain import merge_loops, merge_short, vectorize
+from impl.choosing.planner import Planner, Reasoned, cut_vector, power
 from impl.choosing.products import copy_gathered, cut_divided, plan_product
 from impl.choosing.roll import roll_lanes
 from impl.choosing.rows import plan_rows
 from impl.choosing.short import plan_short
 from impl.choosing.threads import Choice, part_of_loop, part_of_reduction
 from impl.choosing.windows import plan_windows
-from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, DeviceLimits
+from impl.ir import DEAR, Ops, RangeKind, UOp
+from impl.kernel.analysis import LANES, DeviceLimits, stage_of
 from impl.steps.loops import Cut, Own, Swap
 from impl.steps.split import Split
 from impl.steps.step import StepError
@@ -72,6 +72,7 @@ class HandPlanner(Planner):
             pass
         self._turn()
         chain(self)
+        merge_short(self)
         vectorize(self)
         roll_lanes(self)
         look_ahead(self)
@@ -134,6 +135,38 @@ class HandPlanner(Planner):
             self._columns(vector, rows, width, tiled)
         elif across and tiled <= _MOST_TILED:
             self._rows(across[-1], shared[-2:] if tiled == 1 else shared[-1:], width, tiled)
+        elif (stepped := self._stepped(node, outputs, loads)) is not None and tiled == 1:
+            self._windows(node, stepped, width)
+
+    def _windows(self, node: UOp, loop: UOp, width: int) -> None:
+        """Results of short windows become a vector, whose elements are read some way apart."""
+        # r[impl choosing.window.apart]
+        number, extent = loop.arg[0], self.extent(loop)
+        reason, dear = "vector along the results of windows", any(
+            n.op in DEAR for n in node.src[0].toposort())
+        if width // 2 < extent < width and (dear or 4 * extent >= 3 * width):
+            self.settle({number: width})
+            cut_vector(self, number, width)
+            return
+        amounts = {number: power(min(width, extent))}
+        self.settle(amounts)
+        before, rest = set(self.known.ranges), extent % amounts[number]
+        self.upcast(number, amounts, reason)
+        if dear or 2 * rest >= width:
+            self.whole_rest(before, rest, amounts[number])
+
+    def _stepped(self, node: UOp, outputs: list[UOp], loads: list[UOp]) -> UOp | None:
+        """A loop along which results lie side by side, and what they are made from a few elements
+        apart: as in a pool.
+        """
+        store = next(store for store in self.known.ast.src if node in stage_of(store).order)
+        grows = self.growth[store.src[0].src[1]] or {}
+        for loop in outputs:
+            steps = [(self.growth[load.src[0].src[1]] or {loop: 99}).get(loop, 0) for load in loads]
+            if grows.get(loop) == 1 and self.extent(loop) >= 4 and loads \
+                    and all(0 <= step <= 4 for step in steps):
+                return loop
+        return None
 
     def _multiplies_tiles(self, node: UOp, loop: UOp) -> bool:
         """Whether lanes of this loop would be lanes of another reduction that is a tile already."""

@@ -47,6 +47,28 @@ def _merging(planner: Planner) -> Step | None:
     return None
 
 
+def merge_short(planner: Planner) -> None:
+    """Make one loop of a stage's last two where the inner one is too short for a vector, and what
+    is stored lies side by side over both: as pixels that were windows do.
+    """
+    # r[impl choosing.window.apart]
+    for place in range(len(planner.known.ast.src)):
+        known, store = planner.known, planner.known.ast.src[place]
+        own = store.src[2:]
+        if len(own) < 2 and len(known.ast.src) == 1:
+            own = known.info.prefix
+        if len(own) < 2 or any(loop.arg[1] in LANES for loop in own) \
+                or any(node.op is Ops.REDUCE for node in store.toposort()):
+            continue
+        (outer, inner), grows = own[-2:], planner.growth[store.src[0].src[1]] or {}
+        if 1 < planner.extent(inner) < _LEAST_VECTOR and grows.get(inner) == 1 \
+                and grows.get(outer) == planner.extent(inner):
+            before = set(planner.made)
+            planner.take_if_legal(Merge(known.position[outer], known.position[inner]),
+                                  "too short for a vector alone")
+            planner.made &= before  # what is merged may still be cut
+
+
 def _reads_alike(planner: Planner, node: UOp) -> bool:
     """Whether all that a reduction reads lies alike along its loops, as in no sum over windows."""
     grows = [planner.growth[load.src[0].src[1]] or {} for load in planner.loads(node)]

@@ -17,6 +17,10 @@ from impl.steps.upcast import Abreast, Upcast
 
 #: With fewer vectors of rows than this the rows are left to the other rules.
 _LEAST_VECTORS = 4
+#: No shorter loop is made a vector.
+_LEAST_VECTOR = 4
+#: So much longer a loop of few rows may become.
+_MOST_PADDED = 1.6
 #: What is written out of a row, at most.
 _MOST_STAGES = 6
 
@@ -56,7 +60,8 @@ def _find_row(planner: Planner, width: int) -> UOp | None:
     lists = [n.src[1:] for n in reduced] + [store.src[2:] for store in known.ast.src]
     sizes = [[planner.extent(r) for r in loops] for loops in lists]
     if not reduced or any(0 in each or math.prod(each) >= width for each in sizes) \
-            or planner.extent(row) < _LEAST_VECTORS * width:
+            or planner.extent(row) < _LEAST_VECTORS * width \
+            and not _pays(planner, row, sizes, width):
         return None
     across = False
     for node in known.order:
@@ -67,6 +72,14 @@ def _find_row(planner: Planner, width: int) -> UOp | None:
             inner = any(step == 1 and r.arg[1] is RangeKind.REDUCE for r, step in grows.items())
             across |= inner and grows.get(row, 0) > 1
     return row if across else None
+
+
+def _pays(planner: Planner, row: UOp, sizes: list[list[int]], width: int) -> bool:
+    """Whether few rows may be padded: no other loop can be a vector where stages hand on elements.
+    """
+    extent = planner.extent(row)
+    return not planner.may_own(row) and all(each[-1] < _LEAST_VECTOR for each in sizes if each) \
+        and -(-extent // width) * width <= _MOST_PADDED * extent
 
 
 def _widest(planner: Planner) -> int:

@@ -20,13 +20,15 @@ from impl.ir import DEAR, ELEMENTWISE, IN_ORDER, MOVEMENT, Ops, UOp
 class _Place(NamedTuple):
     """Where a value is needed: in which stage, at which index (a token), and how.
 
-    `repeated`: more often than it has elements. `reduced`: inside a reduction.
+    `repeated`: more often than it has elements. `reduced`: inside a reduction. `part`: which part
+    of its elements, padding included.
     """
 
     stage: UOp
     token: int
     repeated: bool = False
     reduced: bool = False
+    part: float = 1.0
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Cuts:
 _SCALAR = -1  # the token of a single number: it has one index, whoever uses it
 _REDUCTIONS = (Ops.REDUCE, Ops.FOLD)
 _WORST = 1 << 20
+#: Around a value with so much more padding the loops run over the padding too often.
+_MOST_PADDED = 1.25
 Inputs = frozenset[int]
 _NONE: Inputs = frozenset()
 #: Values that are read from memory, or cost as little as that.
@@ -149,11 +153,12 @@ class _Cutter:
             return "FUSE=0: every operation has a kernel of its own"
         if node.op in MOVEMENT:
             return None
-        repeated = any([p.repeated for p in places])
+        repeated = any([p.repeated or p.part > _MOST_PADDED for p in places])
         if node.op in _REDUCTIONS:
             return self._reduction_reason(node, places, repeated)  # r[impl fusion.cut.once]
-        if len(places) > 1 and self.cost[node] > self.limits.recompute \
-                and not self._is_far(node, places):  # r[impl fusion.cut.again]
+        again = min(sum(place.part for place in places) - 1, 1)  # r[impl fusion.cut.again+2]
+        if len(places) > 1 and again * self.cost[node] > self.limits.recompute \
+                and not self._is_far(node, places):
             return f"recompute too dear: {len(places)} users, cost {self.cost[node]} each"
         if repeated and node.shape != () and self.cost[node] > self.limits.repeat:
             return f"recompute too dear: repeated along an axis, cost {self.cost[node]} each time"
@@ -165,7 +170,7 @@ class _Cutter:
         """Whether to compute a value again for its second user is faster than to read it again:
         no cache keeps it, and no kernel a row of it.
         """
-        # r[impl fusion.cut.again]
+        # r[impl fusion.cut.again+2]
         size = _elements(node) * node.dtype.itemsize
         rows = [_elements(place.stage) for place in places if place.reduced]
         return (len(places) == 2 and bool(rows) and self.cost[node] <= self.limits.late
@@ -216,6 +221,8 @@ class _Cutter:
                 self.forced.setdefault(source, why)
         elif op in _REDUCTIONS:
             self._need(node.src[0], self._moved(places, False, True))
+        elif op is Ops.SHRINK or op is Ops.PAD:
+            self._need(node.src[0], self._parts(places, _ratio(node)))
         elif op in MOVEMENT:
             self._need(node.src[0], self._moved(places, _repeats(node), False))
         elif op is Ops.CONTIGUOUS:
@@ -240,7 +247,12 @@ class _Cutter:
 
     def _moved(self, places: list[_Place], repeats: bool, reduces: bool) -> list[_Place]:
         """The places of a node's source: another index, so another token."""
-        return [_Place(p.stage, next(self.tokens), p.repeated or repeats, p.reduced or reduces)
+        return [_Place(p.stage, next(self.tokens), p.repeated or repeats, p.reduced or reduces,
+                       p.part) for p in places]
+
+    def _parts(self, places: list[_Place], ratio: float) -> list[_Place]:
+        """The same where the node has so many times the elements of its source."""
+        return [_Place(p.stage, next(self.tokens), p.repeated, p.reduced, p.part * ratio)
                 for p in places]
 
     def find_inputs(self) -> None:
@@ -305,11 +317,16 @@ def _repeats(node: UOp) -> bool:
     if node.op is Ops.EXPAND:
         return True
     if node.op is Ops.PAD:
-        return _elements(node) > 1.25 * _elements(node.src[0])
+        return _ratio(node) > _MOST_PADDED
     if node.op is Ops.UNFOLD:
         _, count, size, step, dilation = node.arg
         return bool(count > 1 and size > 1 and step < size * dilation)
     return False
+
+
+def _ratio(node: UOp) -> float:
+    """How many elements a part, or what is padded, has for each one of its source."""
+    return _elements(node) / max(_elements(node.src[0]), 1)
 
 
 def _elements(node: UOp) -> int:

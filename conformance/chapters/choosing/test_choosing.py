@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.bench.networks import scalar_work
 from conformance.kernels import kernel_builder as kb
 from conformance.kernels.devices import PROCESSORS, on_each_processor
 from conformance.kernels.kernel_builder import flat, load, local, param, store
@@ -349,6 +350,51 @@ def test_what_is_no_window_is_not_copied_as_one() -> None:
             continue
         with pytest.raises(StepError, match="windows"):
             Window(axis, 0).apply(known)
+
+
+@verifies("choosing.window.apart")
+@verifies("steps.value.equal")
+@on_each_processor
+@pytest.mark.parametrize("width", [8, 13, 14, 21])
+def test_results_of_a_pool_are_vectors(device: str, width: int) -> None:
+    """One by one are few of them, and none of those that are dear."""
+    generator = np.random.default_rng(0)
+    x = generator.integers(-3, 4, (3, 2, 6, 2 * width)).astype(np.float32)
+    with Context(DEVICE=device):
+        given = Tensor(x).realize()
+        for dear in (False, True):
+            pooled = (given.exp() if dear else given).avg_pool2d(2)
+            kernel = pooled.schedule()[0].ast
+            alone, total = scalar_work(kernel, WIDE)
+            assert alone <= total * (0 if dear else 0.45)
+            source = np.exp(x.astype(np.float64)) if dear else x
+            expected = source.reshape(3, 2, 3, 2, width, 2).mean((3, 5))
+            np.testing.assert_allclose(pooled.numpy(), expected, rtol=1e-6)
+
+
+@verifies("choosing.window.apart")
+@verifies("steps.value.equal")
+@on_each_processor
+@pytest.mark.parametrize(("size", "step"), [(2, 2), (3, 2), (3, 1)])
+def test_the_gradient_of_a_pool_is_made_of_vectors(device: str, size: int, step: int) -> None:
+    generator = np.random.default_rng(size + step)
+    x = generator.permutation(2 * 26 * 26).reshape(1, 2, 26, 26).astype(np.float32)
+    with Context(DEVICE=device):
+        given = Tensor(x, requires_grad=True)
+        pooled = given.max_pool2d(size, step)
+        upstream = generator.integers(1, 5, pooled.shape).astype(np.float32)
+        scale = Tensor(upstream).realize()
+        part = (pooled * scale).sum().gradient(given)[0]
+        for item in part.schedule():
+            alone, total = scalar_work(item.ast, WIDE)
+            assert alone <= 0.3 * total, item.ast.arg.name
+        expected = np.zeros(x.shape)
+        for place in np.ndindex(*pooled.shape):
+            top, left = place[2] * step, place[3] * step
+            seen = x[0, place[1], top:top + size, left:left + size]
+            high, wide = np.unravel_index(seen.argmax(), seen.shape)
+            expected[0, place[1], top + high, left + wide] += upstream[place]
+        assert (part.numpy() == expected).all()
 
 
 # Bytes

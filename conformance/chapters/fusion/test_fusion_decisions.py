@@ -256,7 +256,7 @@ def test_another_device_gets_a_copy() -> None:
     assert [len(kernel.arguments) for kernel in plan.kernels] == [2, 2, 2]
 
 
-@verifies("fusion.cut.again")
+@verifies("fusion.cut.again+2")
 def test_what_is_dear_is_stored_and_what_is_cheap_is_not() -> None:
     x = numbers(8, 4)
 
@@ -273,7 +273,7 @@ def test_what_is_dear_is_stored_and_what_is_cheap_is_not() -> None:
     assert cut(x * dear_row.expand(8, 4)) == 2
 
 
-@verifies("fusion.cut.again")
+@verifies("fusion.cut.again+2")
 def test_what_no_cache_keeps_is_computed_again() -> None:
     """Rows that a kernel keeps are stored, and so is what fits a cache, or has a third user."""
     def cut(limits: FusionLimits, more: bool = False) -> int:
@@ -289,7 +289,31 @@ def test_what_no_cache_keeps_is_computed_again() -> None:
     assert cut(FusionLimits(cached_bytes=1 << 13, local_bytes=1 << 11), more=True) == 4
 
 
-@verifies("fusion.cut.again")
+@verifies("fusion.cut.again+2")
+def test_parts_are_not_computed_again() -> None:
+    """Users of different parts; parts that overlap are, as is what lies around padding."""
+    x = numbers(8, 6).exp()
+
+    def cut(*tensors: Tensor) -> int:
+        effects = collect([tensor.uop for tensor in tensors])
+        return len(choose_cuts(effects.roots, effects.nodes, FusionLimits(), True).reasons)
+
+    assert cut(x[:, :3] * x[:, 3:]) == 1
+    assert cut(x[:, :5] * x[:, 1:]) == 2
+    assert cut(x[:, :3].pad(((0, 0), (1, 0))) + 1) == 1
+    assert cut(x.pad(((0, 0), (6, 0))) + 1) == 2
+
+
+@verifies("fusion.cut.again+2")
+def test_the_gradient_of_a_pool_stores_no_windows() -> None:
+    x = numbers(1, 2, 8, 8)
+    x.requires_grad = True
+    for size, step in ((3, 1), (3, 2)):
+        (kernel,) = plan_of(x.max_pool2d(size, step, padding=1).sum().gradient(x)[0]).kernels
+        assert kernel.stages == 3  # the maxima, the shares, the sums
+
+
+@verifies("fusion.cut.again+2")
 def test_a_scalar_costs_nothing() -> None:
     """It is computed outside all loops, so it is neither stored nor computed for each element."""
     rate = (Tensor(0.5).contiguous().realize().exp() + 1).reshape(())
