@@ -24,7 +24,7 @@ from impl.effects import Buffer
 from impl.errors import GraphError
 from impl.ir import KernelInfo, Ops, UOp, note_origin
 from impl.multi import Coordinate
-from impl.places import Destination
+from impl.ranges import Task
 from impl.realize import ExecItem, Run, commit, items_of, lock, planned_run, session
 
 #: Where a kernel stands: the number of its plan, in the order in which LINEARs were made, and its
@@ -42,7 +42,7 @@ class CallInfo:
 
     variables: tuple[str | Coordinate, ...] = ()
     writes: tuple[int, ...] = ()
-    copy: Destination | None = None  # of a copy: where it goes
+    task: Task | None = None         # what is done in place of a program
     position: Position = (-1, 0)     # of a kernel that is from no plan: before all others
     number: int = 0
     bound: Run | None = field(default=None, compare=False, repr=False)
@@ -88,7 +88,7 @@ def _calls(run: Run, items: Sequence[ExecItem]) -> list[UOp]:
         leaves = tuple(buffer.leaf((buffer.size,)) for buffer in item.bufs)
         names = tuple(_name(binds[slot]) for slot in kernel.slots)
         writes = tuple(kernel.arguments.index(touch.storage) for touch in kernel.writes)
-        info = CallInfo(names, writes, kernel.copy, (made, place[item.number]), item.number, run,
+        info = CallInfo(names, writes, kernel.task, (made, place[item.number]), item.number, run,
                         [item])
         calls.append(UOp(Ops.CALL, dtypes.index, (item.ast, *leaves), info))
         note_origin(calls[-1], item.origin)
@@ -225,8 +225,8 @@ def _waiting(info: CallInfo, buffers: list[Buffer], values: list[int]) -> ExecIt
 def _item(call: UOp, info: CallInfo, buffers: list[Buffer], values: list[int]) -> ExecItem:
     """A CALL's kernel as an item that nobody waits for."""
     ast = call.src[0]
-    program = Device[buffers[0].device].compile([ast])[0] if info.copy is None else None
-    return ExecItem(ast, buffers, {}, values, program, copy=info.copy, origin=call.origin,
+    program = Device[buffers[0].device].compile([ast])[0] if info.task is None else None
+    return ExecItem(ast, buffers, {}, values, program, task=info.task, origin=call.origin,
                     writes=[buffers[place] for place in info.writes], bound=info.bound,
                     number=info.number)
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from impl.dtypes import DType, dtypes
 from impl.ir import Ops, Shape, UOp
-from impl.places import Place
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,7 @@ class LoopInfo:
                 function, and what it gets besides. Both bodies are PARAMs alone: the first one's
                 have the forms of the sources, the second one's those of what it returns.
 
-    `outputs` are the roots, all of one dtype, that the value has, one behind the other. `values`
-    and `places` are known once it stands in a plan: which stored value each source is, and which
-    argument of the kernel that is, the result last.
+    `outputs` are the roots, all of one dtype, that the value has, one behind the other.
     """
 
     kind: str
@@ -51,13 +48,6 @@ class LoopInfo:
     count: int = 0
     reverse: bool = False
     call: tuple[Any, ...] = ()
-    values: tuple[int, ...] = ()
-    places: tuple[int, ...] = ()
-
-    @property
-    def target(self) -> Place:
-        """Where the value lies: where its sources do."""
-        return Place("")
 
     @property
     def roots(self) -> tuple[UOp, ...]:
@@ -78,10 +68,6 @@ class LoopInfo:
     def shape(self, given: Shape) -> Shape:
         """The shape of the value, whatever that of a source is."""
         return (self.offsets[-1],)
-
-    def told(self, nbytes: int) -> str:
-        """What it does, for a person."""
-        return str(self)
 
     def __str__(self) -> str:
         return {"scan": f"scan of {self.count} iterations", "while": "while loop", "cond": "cond",

@@ -199,7 +199,7 @@ class _Placer:
         while ready or buckets:
             going = self._going(heapq.heappop(ready), buckets) if ready else \
                 buckets.next(lambda: behind(after, {
-                    stage.number for stage in self.stages if stage.copy is not None}))
+                    stage.number for stage in self.stages if stage.task is not None}))
             if len(going) > 1:
                 self.buckets.update(dict.fromkeys(going, going[0]))
             for number in going:
@@ -214,9 +214,9 @@ class _Placer:
     def _going(self, number: int, buckets: Buckets) -> list[int]:
         """A stage that is ready; a transfer may have to wait for others to go with it."""
         stage = self.stages[number]
-        if stage.copy is None:
+        if stage.task is None:
             return [number]
-        return buckets.add(number, likeness(stage.copy, stage.node.dtype),
+        return buckets.add(number, likeness(stage.task, stage.node.dtype),
                            self.values[stage.write.value].nbytes)
 
     def _resolve(self, stuck: list[Stage]) -> None:

@@ -118,7 +118,7 @@ class Adapter:
                 self.run(program, {"values", "replay"}, {
                     **options, "settings": {**settings, "DEVICE": "REFERENCE"}})
         kernels = dict.fromkeys(kernel.ast for plan in schedule_cache.plans.values()
-                                for kernel in plan.kernels if not kernel.copy)
+                                for kernel in plan.kernels if not kernel.task)
         with suppress(Exception), Context(**settings):
             impl.Device[settings["DEVICE"]].compile(list(kernels))
 

@@ -146,7 +146,7 @@ def step_of(name: str, backward: bool = True) -> list[Tensor]:
 def planned(tensors: Sequence[Tensor]) -> list[UOp]:
     """The kernels that would compute some tensors, those in loops left out; nothing runs."""
     plan = realize.planned(realize.Request([tensor.uop for tensor in tensors])).plan
-    return [kernel.ast for kernel in plan.kernels if kernel.copy is None]
+    return [kernel.ast for kernel in plan.kernels if kernel.task is None]
 
 
 def scalar_work(ast: UOp, limits: DeviceLimits = PROCESSOR) -> tuple[int, int]:

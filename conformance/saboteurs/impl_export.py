@@ -117,8 +117,8 @@ class CopiesAreKernels(Edit):
     description = "what the host does is taken for a kernel"
     first = "test_what_needs_python_is_refused"
     file = "impl/export/artefact.py"
-    old = "if kernel.copy is not None:"
-    new = "if kernel.copy is not None and not kernel.copy:"
+    old = "if kernel.task is not None:"
+    new = "if kernel.task is not None and not kernel.task:"
 
 
 class NumbersAreDoubles(Edit):

@@ -26,7 +26,7 @@ class JoinsTooEarly(ImplPatch):
             numbers += [grouper.past.last_reader(storage) for storage in read]
             found = [grouper.groups[number] for number in dict.fromkeys(numbers) if number >= 0]
             return [g for g in found if g.device == grouper._device(stage)
-                    and not g.members[0].stage.copy and len(g.members) < grouper.limits.stages]
+                    and not g.members[0].stage.task and len(g.members) < grouper.limits.stages]
         return candidates
 
 

@@ -68,7 +68,7 @@ class BodiesAreCompiledOnTheWay(Edit):
     description = "a body is planned and compiled when the turn of its loop has come"
     first = "test_a_compiler_that_fails_at_a_body_changes_nothing"
     file = "impl/realize/run.py"
-    old = "if isinstance(kernel.copy, LoopInfo):"
+    old = "if kernel.loop is not None:"
     new = "if False:"
 
 

@@ -51,7 +51,7 @@ class CopiesAreCalledKernels(Edit):
     rule = "schedule.document.devices+2"
     description = "what copies to another device is listed as a kernel of that device"
     file = "impl/schedule/document.py"
-    old, new = '"copy" if kernel.copy else "kernel"', '"kernel"'
+    old, new = '"copy" if kernel.task else "kernel"', '"kernel"'
 
 
 class ConstantsAreReadAnywhere(Edit):

@@ -25,7 +25,7 @@ class TakesOverWhatIsCopied(Edit):
     description = "a copy goes to where what it copies lies, if that is on its device"
     file = "impl/memory/takeovers.py"
     old = "if writer.stage.alone:"
-    new = "if writer.stage.alone and not writer.stage.copy:"
+    new = "if writer.stage.alone and not writer.stage.task:"
 
 
 class TakesOverBeforeTheLastRead(ImplPatch):

@@ -18,11 +18,10 @@ from impl.effects import Buffer
 from impl.errors import ExportError
 from impl.export import names
 from impl.ir import UOp
-from impl.loops import LoopInfo
 from impl.memory import Lifetime
 from impl.replay.once import Observation
 from impl.replay.recording import Captured
-from impl.schedule import Plan, document
+from impl.schedule import Plan, PlannedKernel, document
 from impl.symbolic import plain
 from impl.tensor.random import generator
 
@@ -260,8 +259,8 @@ class ArtefactLayout:
         binds = run.canonical.variables
         for number in plan.order:
             kernel = plan.kernels[number]
-            if kernel.copy is not None:
-                self._refuse_copy(kernel)
+            if kernel.task is not None:
+                self._refuse_task(kernel)
             written = {touch.storage for touch in kernel.writes}
             self.calls.append(_Call(
                 kernel.ast, [places[n] for n in kernel.arguments],
@@ -271,9 +270,9 @@ class ArtefactLayout:
                               [places[n] for n in plan.places], strict=True))
         self.artefact.documents.append(document(plan, False, run.effects.nodes))
 
-    def _refuse_copy(self, kernel: Any) -> None:
+    def _refuse_task(self, kernel: PlannedKernel) -> None:
         # r[impl export.refused.named]
-        if isinstance(kernel.copy, LoopInfo):
+        if kernel.loop is not None:
             raise ExportError(self.artefact.name, f"has a loop ({kernel.name}), whose body the "
                               "host runs", "write the turns out, or export the body")
         raise ExportError(self.artefact.name, f"copies between devices ({kernel.name})",

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from impl.dtypes import DType, Scalar
 from impl.fusion.groups import Group, Member
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, identity, new_range
-from impl.loops import LoopInfo
-from impl.places import Destination, Place
-from impl.ranges import Access, Index, InOrder, Stage, flatten
+from impl.multi import Transfer
+from impl.places import Place
+from impl.ranges import Access, Index, InOrder, LoopTask, Stage, Task, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
 
@@ -32,7 +32,17 @@ class Kernel:
     arguments: tuple[int, ...]
     variables: tuple[UOp, ...]
     device: Place
-    copy: Destination | None = None  # of a copy: where it goes
+    task: Task | None = None  # what the runtime does in place of a program
+
+    @property
+    def transfer(self) -> Transfer | None:
+        """What is sent between the devices of a mesh; None for all else."""
+        return self.task if isinstance(self.task, Transfer) else None
+
+    @property
+    def loop(self) -> LoopTask | None:
+        """The loop that is run; None for all else."""
+        return self.task if isinstance(self.task, LoopTask) else None
 
 
 class _KernelBuilder:
@@ -55,7 +65,7 @@ class _KernelBuilder:
         info = KernelInfo(self._name(), tuple(self.prefix), tuple(self.variables.values()))
         ast = UOp(Ops.SINK, stores[0].dtype, tuple(stores), info)
         return Kernel(ast, tuple(self.arguments), tuple(self.variables), self.group.device,
-                      self.group.members[0].stage.copy)
+                      self.group.members[0].stage.task)
 
     def _name(self) -> str:
         """What a profile shows: `reduce` or `map`, and the extents of the loops."""
@@ -244,12 +254,12 @@ class Assembler:
             self.known[key] = known
         ast, places, variables = known
         taken = tuple(storages[i] for i in places)
-        copy = group.members[0].stage.copy
-        if isinstance(copy, LoopInfo):  # equal nests may be of other loops
-            values = *copy.values, group.members[0].stage.write.value
-            copy = replace(copy, places=tuple(
+        task = group.members[0].stage.task
+        if isinstance(task, LoopTask):  # equal nests may be of other loops
+            values = *task.on, group.members[0].stage.write.value
+            task = LoopTask(task.info, tuple(
                 taken.index(s) if (s := self.storage_of[v]) in taken else -1 for v in values))
-        return Kernel(ast, taken, variables, group.device, copy)
+        return Kernel(ast, taken, variables, group.device, task)
 
     def _describe(self, group: Group) -> tuple[tuple[Any, ...], list[int]]:
         """All that a kernel depends on, storages and values by appearance; and the storages."""

@@ -110,7 +110,7 @@ class _Grouper:
                     return group
                 if ours:
                     self.blocked.append((group.number, stage.number, problem))
-        if stage.copy is not None and self._goes_with_others(stage):
+        if stage.task is not None and self._goes_with_others(stage):
             return self.groups[-1]
         return self._alone(stage)
 
@@ -138,7 +138,7 @@ class _Grouper:
                       stage.form.operations, stage.form.iterations, *self._fast_bytes(stage, None),
                       self._arguments(stage))
         self.groups.append(group)
-        if stage.copy is None:
+        if stage.task is None:
             self.bucket = None
         if not stage.form.reduced:
             self.alike[group.device, *group.sizes] = group

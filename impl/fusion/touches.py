@@ -22,7 +22,7 @@ def private_storages(groups: Sequence[Group], placement: Placement) -> set[int]:
     """
     users: dict[int, set[int]] = {}
     copied = {placement.storage[access.value] for group in groups for member in group.members
-              if member.stage.copy or member.stage.given for access in member.stage.writes}
+              if member.stage.task or member.stage.given for access in member.stage.writes}
     for group in groups:
         for member in group.members:
             for access in (*member.stage.reads, *member.stage.writes):

@@ -12,17 +12,16 @@ from typing import TypeAlias
 
 from impl.dtypes import DType
 from impl.multi.transfers import Transfer
-from impl.places import Destination
 
 #: What has to agree for transfers to go together.
 Likeness: TypeAlias = tuple[Transfer, DType]
 
 
-def likeness(copy: Destination | None, dtype: DType) -> Likeness | None:
+def likeness(task: object, dtype: DType) -> Likeness | None:
     """What a transfer has in common with those that it may go with; None of what goes alone."""
     # r[impl collectives.together.bucket+2]
-    if isinstance(copy, Transfer) and copy.kind == "all-reduce":
-        return copy, dtype
+    if isinstance(task, Transfer) and task.kind == "all-reduce":
+        return task, dtype
     return None
 
 

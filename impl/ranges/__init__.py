@@ -13,9 +13,11 @@ from impl.ranges.stages import (
     Access,
     Form,
     InOrder,
+    LoopTask,
     OwnKernel,
     Pattern,
     Stage,
+    Task,
     Value,
     cast,
     load,
@@ -23,6 +25,6 @@ from impl.ranges.stages import (
 )
 from impl.ranges.tracing import Tracer
 
-__all__ = ["Access", "Form", "OwnKernel", "InOrder", "Index", "Pattern", "Stage", "StageGraph",
-           "Tracer", "Value", "cast", "flatten", "load", "output_ranges", "reshape_index",
-           "source_index", "write_pattern"]
+__all__ = ["Access", "Form", "InOrder", "Index", "LoopTask", "OwnKernel", "Pattern", "Stage",
+           "StageGraph", "Task", "Tracer", "Value", "cast", "flatten", "load", "output_ranges",
+           "reshape_index", "source_index", "write_pattern"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from impl.custom import CustomKernel
@@ -20,9 +19,11 @@ from impl.ranges.indices import loops_within, output_ranges
 from impl.ranges.stages import (
     Access,
     Form,
+    LoopTask,
     OwnKernel,
     Pattern,
     Stage,
+    Task,
     Value,
     without_dead_reads,
     write_pattern,
@@ -125,15 +126,15 @@ class StageGraph:
     def _value_stage(self, node: UOp, reason: str) -> None:
         form, slots = self._form(node, node, self._value_form)
         device = self._home(node, slots)
-        copy = node.arg if node.op is Ops.COPY else None
+        task: Task | None = node.arg if node.op is Ops.COPY else None
         if node.op is not Ops.COPY:
             before, slots = slots, self._brought(slots, device)
             if node.op is Ops.LOOP:
                 there = dict(zip(before, slots, strict=True))
-                copy = replace(node.arg, values=tuple(there[self._number(s)] for s in node.src))
+                task = LoopTask(node.arg, tuple(there[self._number(s)] for s in node.src))
         value = self._new_value(node, node, False, device)
         self.stages.append(Stage(len(self.stages), node, form, slots,
-                                 Access(value.number, form.write), reason, copy))
+                                 Access(value.number, form.write), reason, task))
 
     def _given_stage(self, node: UOp, reason: str) -> None:
         """The stage of a kernel that the user has written, with all values that it stores."""

@@ -9,7 +9,9 @@ from functools import cached_property
 from impl import symbolic
 from impl.dtypes import DType
 from impl.ir import TRUE, Ops, Shape, UOp, toposort
-from impl.places import Destination, Place
+from impl.loops import LoopInfo
+from impl.multi import Transfer
+from impl.places import Place
 from impl.ranges.indices import ZERO, Index, flatten, source_index
 from impl.symbolic import extent
 
@@ -150,6 +152,23 @@ class OwnKernel:
     more: tuple[tuple[Access, int | None], ...]
 
 
+@dataclass(frozen=True)
+class LoopTask:
+    """A LOOP in a schedule, and what it works on.
+
+    `on` are its sources: in a stage the values by their numbers, in a kernel the places of its
+    arguments, where the result is the last and -1 is what has no elements.
+    """
+
+    info: LoopInfo
+    on: tuple[int, ...]
+
+
+#: What the runtime does itself, where no program does it: it copies to a place, sends between the
+#: devices of a mesh, or runs a loop.
+Task = Place | Transfer | LoopTask
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
     """One loop nest that stores one value: a form, and the values behind its slots."""
@@ -160,7 +179,7 @@ class Stage:
     slots: tuple[int, ...]
     write: Access
     reason: str = ""
-    copy: Destination | None = None  # of a copy: where it goes
+    task: Task | None = None       # what is done in place of the nest
     overwrites: int | None = None  # the value whose memory it would like to write into
     whole: bool = True             # it writes every element of that memory
     given: OwnKernel | None = None     # of a kernel of the user: what it is
@@ -182,7 +201,7 @@ class Stage:
     @property
     def alone(self) -> bool:
         """Whether the stage is a kernel of its own."""
-        return (self.copy is not None or self.form.in_order is not None
+        return (self.task is not None or self.form.in_order is not None
                 or self.given is not None)
 
     @property

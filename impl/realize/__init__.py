@@ -26,14 +26,14 @@ from impl.realize.launching import ExecItem, items_of
 from impl.realize.layout import CallLayout
 from impl.realize.looping import run_loop
 from impl.realize.planning import Request, planned, planned_run, values_of
-from impl.realize.prepared import CopySegment, LaunchedCall, Made, Prepared, Segments
+from impl.realize.prepared import LaunchedCall, Made, Prepared, Segments, TaskSegment
 from impl.realize.run import Run, commit, ensure_memory, poison, programs_of
 from impl.realize.schedule import run_schedule, schedule, schedule_document
 from impl.realize.session import session
 from impl.realize.values import peek, pieces, read, read_part, realize, refuse_reading
 
-__all__ = ["CallLayout", "CopySegment", "ExecItem", "LaunchedCall", "Made", "Mode", "Prepared",
-           "Request", "Run", "Segments", "commit", "ensure_memory", "environment", "in_force",
+__all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "Prepared", "Request", "Run",
+           "Segments", "TaskSegment", "commit", "ensure_memory", "environment", "in_force",
            "items_of", "lock", "measured", "peek", "pieces", "planned", "planned_run", "poison",
            "programs_of", "read", "read_part", "realize", "refuse_reading", "run_loop",
            "run_schedule", "schedule", "schedule_document", "session", "values_of"]

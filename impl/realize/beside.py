@@ -72,7 +72,7 @@ def note_span(plan: Plan, number: int, start: float) -> None:
     """Note a kernel that ran by itself, if somebody measures."""
     if session.spans is not None:
         kernel = plan.kernels[number]
-        device, lane = Device[kernel.device], "copy" if kernel.copy else "compute"
+        device, lane = Device[kernel.device], "copy" if kernel.task else "compute"
         device.synchronize()
         # r[impl collectives.span.named]
         names = device.names if isinstance(device, MeshDevice) else [str(kernel.device)]

@@ -10,7 +10,7 @@ from impl.collectives import Stretch
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.effects import Buffer
 from impl.ir import UOp
-from impl.places import Destination
+from impl.ranges import Task
 from impl.realize.beside import note_span, stretch, stretches
 from impl.realize.environment import Mode, in_force
 from impl.realize.prepared import Known, LaunchedCall, Prepared, in_common, start
@@ -72,7 +72,7 @@ class _InTurn(LaunchedCall):
                       checked)
             else:
                 ends = [run.buffers[argument] for argument in arguments]
-                start(None, run.plan.kernels[number].copy, given, (), False,
+                start(None, run.plan.kernels[number].task, given, (), False,
                       [b.nbytes for b in ends], ends[-1].dtype)
             if watched:
                 _report(run, number, *before)
@@ -137,7 +137,7 @@ class ExecItem:
     values: list[int] = field(default_factory=list)
     program: Program | None = None
     done: bool = False
-    copy: Destination | None = None  # of a copy: where it goes
+    task: Task | None = None  # what is done in place of a program
     writes: list[Buffer] = field(default_factory=list)
     origin: Any = None
     bound: Run | None = field(default=None, repr=False)
@@ -163,7 +163,7 @@ class _Alone(LaunchedCall):
     def run(self, memories: Sequence[Memory]) -> None:
         """Run it."""
         item = self.item
-        start(item.program, item.copy, [ensure_memory(buffer) for buffer in item.bufs], item.values,
+        start(item.program, item.task, [ensure_memory(buffer) for buffer in item.bufs], item.values,
               in_force().checked, [buffer.nbytes for buffer in item.bufs], item.bufs[-1].dtype)
         if item.program is not None:
             item.program.device.synchronize()  # else it is the launch that is timed
@@ -187,7 +187,7 @@ def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
         kernel = plan.kernels[number]
         found.append(ExecItem(
             kernel.ast, [run.buffers[s] for s in kernel.arguments], {"kernel": number},
-            [run.values[slot] for slot in kernel.slots], programs[number], copy=kernel.copy,
+            [run.values[slot] for slot in kernel.slots], programs[number], task=kernel.task,
             writes=[run.buffers[touch.storage] for touch in kernel.writes],
             origin=origins[number], bound=run, number=number))
     return found

@@ -12,17 +12,17 @@ from impl.ir import UOp
 from impl.places import Place
 from impl.realize.beside import stretch, stretches
 from impl.realize.launching import ExecItem, items_of
-from impl.realize.prepared import CopySegment, Known, Position, Segment, Segments
+from impl.realize.prepared import Known, Position, Segment, Segments, TaskSegment
 from impl.realize.run import Run, ensure_memory, programs_of
 
-#: A kernel or copy where it was laid: segment, launch in it, the item, and the binds of its values.
-Laid = tuple[Table | Stretch | CopySegment, int, ExecItem, Sequence[UOp]]
+#: A kernel or task where it was laid: segment, launch in it, the item, and the binds of its values.
+Laid = tuple[Table | Stretch | TaskSegment, int, ExecItem, Sequence[UOp]]
 
 
 class CallLayout:
-    """Kernels in tables, copies, and stretches in the lanes of a mesh, in the order of a call.
+    """Kernels in tables, tasks, and stretches in the lanes of a mesh, in the order of a call.
 
-    A table is of one device; between two stand the copies from device to device. `changing` are the
+    A table is of one device; between two stand copies and loops. `changing` are the
     buffers in whose places each call puts memory, by their numbers.
     """
 
@@ -49,17 +49,17 @@ class CallLayout:
                 self.add(item, binds)
 
     def add(self, item: ExecItem, binds: Sequence[UOp] = ()) -> None:
-        """Lay out one kernel, or one copy between devices."""
+        """Lay out one kernel, or what is done in place of one."""
         if item.program is not None:
             if self._together and self._together[0][0].bufs[0].device != item.bufs[0].device:
                 self._close()  # r[impl replay.devices.each]
             self._together.append((item, binds))
             return
         self._close()
-        assert item.copy is not None
-        copy = CopySegment(item.copy, [ensure_memory(b) for b in item.bufs],
+        assert item.task is not None
+        segment = TaskSegment(item.task, [ensure_memory(b) for b in item.bufs],
                            [b.nbytes for b in item.bufs], item.bufs[-1].dtype)
-        self._lay(copy, [(item, binds)])
+        self._lay(segment, [(item, binds)])
 
     def _add_stretch(self, run: Run, mesh: Place, numbers: Sequence[int],
                      items: Sequence[tuple[ExecItem, Sequence[UOp]]]) -> None:
@@ -76,7 +76,7 @@ class CallLayout:
                                      item.values) for item, _ in together
                                     if item.program is not None]), together)
 
-    def _lay(self, segment: Table | Stretch | CopySegment,
+    def _lay(self, segment: Table | Stretch | TaskSegment,
              items: Sequence[tuple[ExecItem, Sequence[UOp]]]) -> None:
         """Note where the buffers stand that change."""
         self.segments.append(segment)

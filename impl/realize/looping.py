@@ -18,6 +18,7 @@ from impl.ir import Ops, UOp
 from impl.loops import LoopInfo
 from impl.multi import Mesh, Sharding
 from impl.places import Place, named
+from impl.ranges import LoopTask
 from impl.realize.environment import in_force
 from impl.realize.launching import items_of
 from impl.realize.layout import CallLayout
@@ -85,11 +86,11 @@ class Body:
         self.segments.run([each for each in given if each is not None] + list(results))
 
 
-def run_loop(loop: LoopInfo, memories: Sequence[Memory]) -> None:
+def run_loop(task: LoopTask, memories: Sequence[Memory]) -> None:
     """Run a LOOP on the memories of its kernel."""
-    sources = [memories[place] if place >= 0 else None for place in loop.places[:-1]]
-    target = memories[loop.places[-1]]
-    _Running(loop, sources, target).run()
+    *sources, target = [memories[place] if place >= 0 else None for place in task.on]
+    assert target is not None
+    _Running(task.info, sources, target).run()
 
 
 def body_of(loop: LoopInfo, number: int, place: Place) -> Body:

@@ -21,9 +21,9 @@ from impl.dtypes import DType, dtypes
 from impl.effects import Buffer, spoil
 from impl.errors import DeviceError
 from impl.ir import UOp, line_of
-from impl.loops import LoopInfo
 from impl.multi import Mesh, Transfer
-from impl.places import Destination, Place
+from impl.places import Place
+from impl.ranges import LoopTask, Task
 from impl.realize.run import ensure_memory, name_text, programs_of
 from impl.realize.session import session
 from impl.realize.watched import run_watched
@@ -94,30 +94,29 @@ class OneKernel:
         return None, program.ast
 
 
-def start(program: Program | None, copy: Destination | None, memories: Sequence[Memory],
+def start(program: Program | None, task: Task | None, memories: Sequence[Memory],
           values: Sequence[int], checked: object = False, nbytes: Sequence[int] = (),
           dtype: DType = dtypes.uint8) -> None:
-    """Start one kernel with the values of its variables, or one copy of so many bytes.
+    """Start one kernel with the values of its variables, or what is done in place of a program.
 
-    A copy, which has no program, goes to the device `copy`, or is the Transfer between the devices
-    of a mesh: each memory that it reads has the one that it fills behind it, each of `nbytes`. It
-    may also be a loop.
+    Of a transfer between the devices of a mesh each memory that it reads has the one that it fills
+    behind it; `nbytes` are those of each memory of a copy.
     """
     if program is not None:
         if checked and (text := written_text(program.ast)) is not None:
             return run_watched(program, text, memories)
         return program(memories, values)
-    if isinstance(copy, LoopInfo):
-        return session.run_loop(copy, memories)
-    if isinstance(copy, (Transfer, Mesh)):
-        transferred(copy, memories, nbytes, dtype)
+    if isinstance(task, LoopTask):
+        return session.run_loop(task, memories)
+    if isinstance(task, (Transfer, Mesh)):
+        transferred(task, memories, nbytes, dtype)
     else:
         source, target = memories
         target.device.copy(target, source, nbytes[1])
 
 
 class Segment(Protocol):
-    """A part of a call that runs at one go: a table of launches, or a copy.
+    """A part of a call that runs at one go: a table of launches, or a task.
 
     It refers to a memory as often from one run to the next, until it gets another one. `begun` is
     the launch that was started last; negative where that is not known.
@@ -135,19 +134,19 @@ class Segment(Protocol):
         """Run it."""
 
 
-class CopySegment:
-    """A copy between devices, or between those of a mesh, each source with its target behind it.
+class TaskSegment:
+    """What is done in place of a program; of copies each source has its target behind it.
 
-    `nbytes` are those of each.
+    `nbytes` are those of each memory.
     """
 
-    def __init__(self, copy: Destination, memories: Sequence[Memory], nbytes: Sequence[int],
+    def __init__(self, task: Task, memories: Sequence[Memory], nbytes: Sequence[int],
                  dtype: DType) -> None:
-        self.copy, self.dtype, self.nbytes, self.begun = copy, dtype, nbytes, 0
+        self.task, self.dtype, self.nbytes, self.begun = task, dtype, nbytes, 0
         self.memories: list[Memory | None] = list(memories)
 
     def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
-        """Copy from or to another memory."""
+        """Let it work on another memory."""
         self.memories[argument] = memory
 
     def forget(self, launch: int, argument: int) -> None:
@@ -155,9 +154,9 @@ class CopySegment:
         self.memories[argument] = None
 
     def run(self) -> None:
-        """Copy."""
+        """Do it."""
         memories = [memory for memory in self.memories if memory is not None]
-        start(None, self.copy, memories, (), False, self.nbytes, self.dtype)
+        start(None, self.task, memories, (), False, self.nbytes, self.dtype)
 
 
 #: Where an argument stands: the segment, the launch in it, and the argument of that.

@@ -15,7 +15,6 @@ from impl.device import Device, GlobalCounters, Memory, Program
 from impl.effects import Buffer, Effects, advance, living, mark_realized
 from impl.errors import CompileError, DeviceError, GraphError, TensorScheduleError
 from impl.ir import UOp, in_memory
-from impl.loops import LoopInfo
 from impl.multi import Mesh
 from impl.places import Place
 from impl.realize.environment import Mode, in_force
@@ -160,7 +159,7 @@ def programs_of(plan: Plan, nodes: Sequence[UOp] = ()) -> list[Program | None]:
         programs: list[Program | None] = [None] * len(plan.kernels)
         devices = dict.fromkeys(k.device for k in plan.kernels)
         for device in devices:
-            mine = [i for i, k in enumerate(plan.kernels) if k.device == device and not k.copy]
+            mine = [i for i, k in enumerate(plan.kernels) if k.device == device and not k.task]
             try:
                 made = Device[device].compile([plan.kernels[i].ast for i in mine])
             except _OF_KERNELS as error:
@@ -183,8 +182,8 @@ def _compile_within(plan: Plan, nodes: Sequence[UOp]) -> None:
     """Compile what loops and collectives run: bodies, and kernels that combine what arrives."""
     # r[impl realize.failure.left+2]
     for number, kernel in enumerate(plan.kernels):
-        if isinstance(kernel.copy, LoopInfo):
-            session.prepare_loop(kernel.copy, kernel.device)
+        if kernel.loop is not None:
+            session.prepare_loop(kernel.loop.info, kernel.device)
         elif kernel.transfer is not None and kernel.transfer.op is not None:
             device, ends = Device[kernel.device], [plan.storages[n] for n in kernel.arguments]
             assert isinstance(device, MeshDevice)

@@ -102,7 +102,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
         elif steps:
             for row in rows["kernels"]:
                 kernel = plan.kernels[row["id"]]
-                if not kernel.copy:
+                if kernel.task is None:
                     info = Device[kernel.device].optimized(kernel.ast, False).arg
                     row.update(_step_rows(info.steps, info.reasons))
         return rows

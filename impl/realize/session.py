@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from impl.effects import Effects
     from impl.ir import UOp
     from impl.loops import LoopInfo
+    from impl.ranges import LoopTask
     from impl.schedule import Plan
 
 Document = dict[str, Any]
@@ -93,7 +94,7 @@ class Session:
         self.capturing = _Capturing()
         self.default = ANYWHERE  # the default device of the last time that values were asked for
         self.printer: Callable[[], Printer]  # set by the package
-        self.run_loop: Callable[[LoopInfo, Sequence[Memory]], None]  # set by `looping`, which plans
+        self.run_loop: Callable[[LoopTask, Sequence[Memory]], None]  # set by `looping`, which plans
         self.prepare_loop: Callable[[LoopInfo, Place], None]  # by it, too
         self.spans: list[Any] | None = None  # of each kernel when it ran, if somebody measures
         self.viewers: list[Callable[[Document], None]] = []

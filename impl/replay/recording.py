@@ -102,12 +102,12 @@ class Recording:
         self.number = layout.number
         self.launch = layout.finished()
         # Copies and transfers whose size depends on the call.
-        self.copies: list[tuple[realize.CopySegment, list[Buffer]]] = []
+        self.copies: list[tuple[realize.TaskSegment, list[Buffer]]] = []
         self.sent: list[tuple[Stretch, int, list[Buffer]]] = []
         self.values: list[tuple[Table | Stretch, int, int, str | int]] = []
         for segment, launch, item, binds in layout.laid:
             resized = item.program is None and not self.sizes.keys().isdisjoint(item.bufs)
-            if isinstance(segment, realize.CopySegment):
+            if isinstance(segment, realize.TaskSegment):
                 if resized:
                     self.copies.append((segment, item.bufs))
                 continue

@@ -8,7 +8,6 @@ from impl import memory
 from impl.caching import stable_name
 from impl.dependencies import Touch
 from impl.ir import UOp
-from impl.loops import LoopInfo
 from impl.schedule.plan import Plan
 from impl.schedule.reasons import label, shown_numbers
 from impl.symbolic import plain
@@ -58,7 +57,7 @@ def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any
     if number in plan.under_way:  # r[impl memory.transfer.covers+2]
         told["until"] = plan.under_way[number]
     # r[impl schedule.document.flow+2]
-    kind = "loop" if isinstance(kernel.copy, LoopInfo) else "copy" if kernel.copy else "kernel"
+    kind = "loop" if kernel.loop else "copy" if kernel.task else "kernel"
     return {**told, "id": number, "name": kernel.name, "kind": kind,
             "device": kernel.device, "reads": [_touch_row(t, names) for t in kernel.reads],
             "writes": [_touch_row(t, names) for t in kernel.writes],

@@ -94,7 +94,7 @@ class Draft:
     @cached_property
     def lanes(self) -> list[str]:
         """Where each kernel runs: "compute" or "copy" of the devices of a mesh, or "" in none."""
-        return [lane(group.members[0].stage.copy, group.device) if self.environment.overlap else ""
+        return [lane(group.members[0].stage.task, group.device) if self.environment.overlap else ""
                 for group in self.groups]
 
     @cached_property

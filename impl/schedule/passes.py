@@ -164,7 +164,7 @@ def assemble(draft: Draft) -> Draft:
     assembler = Assembler(draft.takeovers.storage, draft.private)
     kernels = [assembler.kernel(group) for group in draft.groups]
     draft.kernels = [
-        PlannedKernel(kernel.ast, kernel.arguments, kernel.variables, kernel.device, kernel.copy,
+        PlannedKernel(kernel.ast, kernel.arguments, kernel.variables, kernel.device, kernel.task,
                       reads=reads, writes=writes, slots=slots, origins=mine,
                       stages=len(group.members), fusion=fusion(group))
         for kernel, group, (reads, writes), mine, slots in zip(

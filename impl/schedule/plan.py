@@ -10,10 +10,10 @@ from impl.dependencies import Accesses, Dependency, Touch
 from impl.dtypes import DType
 from impl.fusion import FusionLimits, Kernel
 from impl.ir import Shape, UOp
-from impl.loops import LoopInfo
 from impl.memory import MemoryPlan
 from impl.multi import Mesh, Transfer
-from impl.places import Destination, Place
+from impl.places import Place
+from impl.ranges import Task
 from impl.symbolic import plain
 
 if TYPE_CHECKING:
@@ -62,15 +62,9 @@ class PlannedKernel(Kernel):
     fusion: str             # what its stages have in common; empty for one stage
 
     @property
-    def transfer(self) -> Transfer | None:
-        """The transfer between devices of a mesh; None for a kernel."""
-        return self.copy if isinstance(self.copy, Transfer) else None
-
-    @property
     def name(self) -> str:
-        """The name in a profile: the loops of a kernel, or the transfer."""
-        told = self.copy if isinstance(self.copy, LoopInfo) else self.transfer
-        return str(told or self.ast.arg.name)
+        """The name in a profile: the loop, the transfer, or the loops of a kernel."""
+        return str(self.loop.info if self.loop else self.transfer or self.ast.arg.name)
 
 
 @dataclass(kw_only=True)
@@ -138,7 +132,7 @@ class Plan:
             return found
         for number in self.order:
             kernel = self.kernels[number]
-            mesh = kernel.device if lane(kernel.copy, kernel.device) else None
+            mesh = kernel.device if lane(kernel.task, kernel.device) else None
             if not found or found[-1][0] != mesh:
                 found.append((mesh, []))
             found[-1][1].append(number)
@@ -159,11 +153,11 @@ class Plan:
         return [result.storage for result in self.results]
 
 
-def lane(copy: Destination | None, device: Place) -> str:
+def lane(task: Task | None, device: Place) -> str:
     """The lane of a kernel on a mesh: "compute", or "copy" of a transfer; "" of what has none."""
-    if isinstance(copy, Transfer):
-        return "copy" if copy.is_within else ""
-    return "compute" if copy is None and isinstance(device, Mesh) else ""
+    if isinstance(task, Transfer):
+        return "copy" if task.is_within else ""
+    return "compute" if task is None and isinstance(device, Mesh) else ""
 
 
 @dataclass(frozen=True)

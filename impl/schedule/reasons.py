@@ -8,7 +8,6 @@ from typing import Any
 from impl.dependencies import Dependency
 from impl.fusion import Blocked, Group, Kernel
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, line_of, toposort
-from impl.loops import LoopInfo
 from impl.schedule.plan import Plan
 from impl.symbolic import is_symbolic, text
 
@@ -88,7 +87,7 @@ def fusion(group: Group) -> str:
     """The reason why the stages of a kernel are together; empty for one stage."""
     if len(group.members) == 1:
         return ""
-    if group.members[0].stage.copy is not None:
+    if group.members[0].stage.task is not None:
         return f"together: {len(group.members)} sums that devices send each other at one go"
     shared = " x ".join(text(size.expression) if is_symbolic(size) else str(size)
                         for size in group.sizes)
@@ -151,9 +150,9 @@ def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], st
 
 def _one_stage(kernel: Kernel) -> str:
     """How many operations of the user share the loops of a kernel with one stage."""
-    if isinstance(kernel.copy, LoopInfo):
-        return f"alone: {kernel.copy}, whose body has a schedule of its own"
-    if kernel.copy:
+    if kernel.loop is not None:
+        return f"alone: {kernel.loop.info}, whose body has a schedule of its own"
+    if kernel.task is not None:
         return "alone: a copy from another device"
     nodes = toposort((kernel.ast,), lambda u: u.op is not Ops.INDEX)  # not those of addresses
     count = sum(node.op in ELEMENTWISE or node.op is Ops.REDUCE for node in nodes)

@@ -249,7 +249,7 @@ def test_another_device_gets_a_copy() -> None:
     x = numbers(8, 4)
     there = (x + 1).to("CPU") * 3
     plan = plan_of(there)
-    kinds = [(kernel.copy is not None, kernel.device) for kernel in plan.kernels]
+    kinds = [(kernel.task is not None, kernel.device) for kernel in plan.kernels]
     assert kinds == [(False, "REFERENCE"), (True, "CPU"), (False, "CPU")]
     reasons = [reason for *_, reason in plan.boundaries]
     assert all(reason.startswith("device: ") for reason in reasons)

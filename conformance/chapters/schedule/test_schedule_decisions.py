@@ -336,7 +336,7 @@ def test_a_copy_is_called_a_copy_and_a_kernel_a_kernel() -> None:
         rows, plan = documented(((x + 1).to("CPU") * 2,))
     assert [(row["kind"], row["device"]) for row in rows["kernels"]] == [
         ("kernel", "REFERENCE"), ("copy", "CPU"), ("kernel", "CPU")]
-    assert [kernel.copy is not None for kernel in plan.kernels] == [False, True, False]
+    assert [kernel.task is not None for kernel in plan.kernels] == [False, True, False]
 
 
 @verifies("schedule.document.complete", observe="schedule")
