@@ -144,6 +144,46 @@ class ShortcutsForgetStates(ImplPatch):
         return lambda states: []
 
 
+class ReadersOfSettledStatesAreForgotten(Edit):
+    rule = "replay.readers.kept"
+    description = "a state is overwritten where it lies, whoever waits for its value"
+    first = "test_states_that_lie_where_they_lay"
+    file = "impl/replay/settled.py"
+    old, new = "and [*map(getrefcount, leaves)] == self.alone", "and leaves"
+
+
+class OtherNamesOfSettledStatesAreForgotten(Edit):
+    rule = "replay.readers.kept"
+    description = "a state is overwritten where it lies, also where it is seen in another shape"
+    first = "test_states_that_lie_where_they_lay"
+    file = "impl/replay/settled.py"
+    old, new = "[len(buffer.leaves) for buffer in self.written] == self.one", "bool(found)"
+
+
+class SettledStatesStayWhereTheyWere(Edit):
+    rule = "replay.shortcut.same+3"
+    description = "a state that was given other memory is looked for where it was"
+    first = "test_states_that_lie_where_they_lay"
+    file = "impl/replay/settled.py"
+    old, new = "return [arg[0] for arg in found] == buffers", "return bool(found)"
+
+
+class StatesAreArguments(Edit):
+    rule = "replay.guard.state"
+    description = "a state is given as an argument, too, to a call that overwrites it where it lies"
+    first = "test_states_that_lie_where_they_lay"
+    file = "impl/replay/guards.py"
+    old, new = 'test.add(f"b{name} in {{}}", used)', "pass"
+
+
+class SettledStatesAreReadHalfWritten(Edit):
+    rule = "realize.failure.left+2"
+    description = "a state that was being overwritten where it lay can be read"
+    first = "test_a_call_on_settled_states_that_ends_early"
+    file = "impl/replay/settled.py"
+    old, new = "return self.written if self.begun else []", "return []"
+
+
 class KnownValuesAreNotCaptured(ImplPatch):
     rule = "replay.capture.whole"
     description = "what was computed before a capture is not computed in it"

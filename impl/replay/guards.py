@@ -4,7 +4,7 @@ as one function of Python.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from impl.effects import Buffer
@@ -21,19 +21,19 @@ from impl.tensor.base import dependent_bits
 #: The buffers that the kernels read of the arguments, whether an argument may depend on a
 #: parameter, and what stands in the places of expressions.
 Found = tuple[list[Buffer], int, Stood]
-#: What is found of a call like the one before, or the tensors that it gives to a function with
-#: states, by path; None if anything has changed.
-Hold = Callable[[Sequence[Any], Mode], "Found | dict[str, Tensor] | None"]
+#: What is found of a call like the one before; None if anything has changed.
+Hold = Callable[[Sequence[Any], Mode], "Found | None"]
 #: Python values that are equal if their types are and `==` says so.
 _EXACT = (bool, int, str, bytes, type(None))
 
 
 def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None, reads: Reads,
-                mode: Mode | None, history: Expressions) -> Hold | None:
+                mode: Mode | None, history: Expressions, used: Container[Buffer] = ()
+                ) -> Hold | None:
     """The guards of calls like this one, where all arguments are given without names, and are
     tensors or plain Python values; None for other calls. `read` are the paths of tensors that the
     kernels read; `history` has those that expressions name. Without `states` nothing is asked of
-    them: the tensors are handed on to who asks.
+    them, but that no argument is one of what is `used`.
     """
     # r[impl replay.shortcut.same+3]
     count = arguments.signature["[0]"][1]
@@ -60,16 +60,13 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
     for place, name in enumerate(buffers):  # r[impl replay.arguments.form]
         for other in buffers[:place]:
             test.add(f"b{name} is b{other}")
+        if states is None:  # r[impl replay.guard.state]
+            test.add(f"b{name} in {{}}", used)
     for owner, held in states.owners() if states is not None else ():
         leaf = held.uop
         test.line(f"w = {test.name(owner)}()")
         test.add("w is None or w.uop is not {} or {}.version != {}", leaf, leaf.arg[0], leaf.arg[1])
     test.add_places(list(reads.places.values()))
-    if states is None:
-        given = zip(names, paths, strict=True)
-        taken: Hold = test.made("{" + ", ".join(
-            f"{path!r}: {name}" for name, path in given if name in buffers) + "}")
-        return taken
     found = [f"b{name}" for name, path in zip(names, paths, strict=True) if path in read]
     made: Hold = test.made(f"[{', '.join(found)}], {_standing(test, history, paths, names)}")
     return made
@@ -78,13 +75,15 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
 def _standing(test: Test, history: Expressions, paths: Sequence[str], names: Sequence[str]) -> str:
     """The words for what stands in the places of expressions: see `Expressions.standing`."""
     told = [names[paths.index(path)] for path in history.paths]
-    if history.dependent:
-        return f"1, ({''.join(f'n{name}, 0, (), ' for name in told)})"
+    weak = [f"{test.name(weakref.ref)}(b{name}), v{name}, s{name}, " for name in told]
+    if history.dependent:  # what lasts is held as it is
+        kept = [f"n{name}, 0, (), " if lasts else seen
+                for name, seen, lasts in zip(told, weak, history.lasting[0], strict=True)]
+        return f"1, ({''.join(kept)})"
     for name in told:  # what depends on a parameter is held, and looked at in full
         test.add(f"n{name}.late is not None and n{name}.late[1]")
     bits = " | ".join(f"n{name}.reads" for name in told) or "0"
-    held = "".join(f"{test.name(weakref.ref)}(b{name}), v{name}, s{name}, " for name in told)
-    return f"({bits}) & {test.name(dependent_bits)}[0], ({held})"
+    return f"({bits}) & {test.name(dependent_bits)}[0], ({''.join(weak)})"
 
 
 def _add_tensor(test: Test, name: str, tensor: Tensor) -> None:

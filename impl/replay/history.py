@@ -217,13 +217,23 @@ class Expressions:
             or any(root is not leaf and needs_gradient(root) for root, leaf in given)
         found = [[each for (root, leaf), lasts in zip(given, self.lasting[0], strict=True)
                   for each in _kept(root, leaf, held and lasts)],
-                 [each for state, lasts in zip(states, self.lasting[1], strict=True)
-                  for each in ((_seen(*state), 0, ()) if held and lasts else (
-                      weakref.ref(state[1]), state[2], state[0].arg[2]))],
-                 [each for bind in self.draws for each in (
-                     start - begun + int(bind.src[1].arg)
-                     if bind.src[0].arg[0].startswith("random#") else generator.key, 0, ())]]
+                 [each for number, (_, buffer, version) in enumerate(states)
+                  for each in self.of_state(number, buffer, version, held)],
+                 self.drawn(begun, start)]
         return Standing(held or any(is_dependent(root) for root, _ in given), held, found)
+
+    def of_state(self, number: int, buffer: Buffer, version: int, held: bool) -> Stood:
+        """What stands in the place of a leaf from outside, by its number."""
+        leaf = self.states[number]
+        if held and self.lasting[1][number]:
+            return _seen(leaf, buffer, version), 0, ()
+        return weakref.ref(buffer), version, leaf.arg[2]
+
+    def drawn(self, begun: int, start: int) -> Stood:
+        """What stands in the places of random numbers, in a call that starts there."""
+        return [each for bind in self.draws for each in (
+            start - begun + int(bind.src[1].arg)
+            if bind.src[0].arg[0].startswith("random#") else generator.key, 0, ())]
 
 
 class _Inputs:

@@ -142,9 +142,9 @@ class TinyJit(Generic[Parameters, Returned]):
                         found = hold(args, mode)
                         if found is None:
                             continue
-                        if isinstance(found, tuple):
+                        if recording.plain:
                             return recording.run_again(found)
-                        returned = recording.run_with_states(found)
+                        returned = recording.run_with_states(found, args)
                         if returned:
                             return returned[0]
                     finally:

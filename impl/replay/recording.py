@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,8 @@ from impl.replay.arguments import (
 )
 from impl.replay.guards import Found, Hold, shortcut_of
 from impl.replay.history import Expressions, Standing
-from impl.replay.results import Leaf, filled, leaves_of, template_of
+from impl.replay.results import Leaf, filled, leaves_of, made_of, template_of
+from impl.replay.settled import Settled, may_settle, settled
 from impl.replay.states import Change, Source, States
 from impl.tensor import Tensor
 from impl.tensor.base import note_dependent, realize_unasked
@@ -88,9 +89,16 @@ class Recording:
         self.uses = self.shortcuts = 0
         self.shortcut: Hold | None = None  # the guards of calls that need only be launched
         self.is_tried = False  # whether one was looked for, of a function with states
+        self.settled: Settled | None = None  # the states, if a call may find them where they are
+        self.used: set[Buffer] = set()  # by these: no argument of such a call is one of them
         self.last = "tensors share memory in another way"  # why no replay is right, last time
         self._prepare(runs)
         self.plain = self._is_plain()
+        self.settles = not self.plain and may_settle(self)
+        # Of a result that is one new tensor, as it is most often: in which output it is.
+        only = self.result if self.result.__class__ is Leaf else None
+        self.only = self.fresh.index(only.buffer) \
+            if only is not None and only.holder is None and only.buffer in self.fresh else -1
 
     def _prepare(self, runs: Sequence[realize.Run]) -> None:
         """Lay out all kernels of all runs; note the places of what changes between calls."""
@@ -142,18 +150,24 @@ class Recording:
         now.update(zip(self.fresh, outputs, strict=True))
         self._change(now, arguments, standing)
         if self.trusted:
-            self._find_shortcut(arguments, standing)
+            self._find_shortcut(arguments, now, standing)
         return filled(self.result, now, arguments, self.paths, standing)
 
-    def _find_shortcut(self, arguments: Arguments, standing: Standing) -> None:
+    def _find_shortcut(self, arguments: Arguments, now: dict[Buffer, Buffer],
+                       standing: Standing) -> None:
         """Make one function of the guards of calls like this one."""
+        read = [path for _, path in self.given]
         if self.plain:
             self.outside = standing.parts[1]
-            self.shortcut = shortcut_of(arguments, [path for _, path in self.given], self.states,
-                                        self.reads, self.mode, self.history)
-        elif not self.is_tried and not (self.variables or self.comparisons or self.sizes):
+            self.shortcut = shortcut_of(arguments, read, self.states, self.reads, self.mode,
+                                        self.history)
+            return
+        if self.settles:
+            self.settled = settled(self, now, standing)
+        if not self.is_tried and not (self.variables or self.comparisons or self.sizes):
             self.is_tried = True  # nothing that it asks of changes from call to call
-            self.shortcut = shortcut_of(arguments, (), None, self.reads, self.mode, self.history)
+            self.shortcut = shortcut_of(arguments, read, None, self.reads, self.mode, self.history,
+                                        self.used)
 
     def _standing(self, now: dict[Buffer, Buffer], given: Sequence[tuple[UOp, UOp]],
                   start: int) -> Standing:
@@ -166,10 +180,14 @@ class Recording:
             states.append((leaf, buffer, buffer.version - sources[leaf.arg[0]].written))
         return self.history.standing(given, states, self.random_start, start)
 
-    def run_with_states(self, tensors: dict[str, Tensor]) -> tuple[Any, ...]:
-        """Replay a call in which the guards hold, with states that are looked at now: the result,
-        or nothing if they are not as they have to be.
+    def run_with_states(self, found: Found, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Replay a call in which the guards hold, given its arguments, with states that are looked
+        at now: the result, or nothing if they are not as they have to be.
         """
+        if self.settled is not None and self.settled.holds():
+            return self._run_settled(self.settled, found),
+        tensors = {f"[0][{place}]": each for place, each in enumerate(given)
+                   if isinstance(each, Tensor)}
         arguments = Arguments(tensors, roots={path: each.uop for path, each in tensors.items()})
         now = self.located(arguments)
         if now is None:
@@ -177,13 +195,27 @@ class Recording:
         self.shortcuts += 1
         return self.run(arguments, now),
 
+    def _run_settled(self, states: Settled, found: Found) -> Any:
+        """Replay a call in which the states are where they were, too."""
+        self.shortcuts += 1
+        states.begin(found[1], found[2])
+        try:
+            outputs = self.prepared.run(found[0], None, states)
+            standing, only = states.standing, self.only
+            if only >= 0:
+                return made_of(self.result, outputs[only], self.result.shape, standing)
+            now = {**states.now, **dict(zip(self.fresh, outputs, strict=True))}
+            return filled(self.result, now, None, self.paths, standing)
+        finally:
+            states.end()
+
     def run_again(self, found: Found) -> Any:
         """Replay a call in which the guards hold: nothing is left but to launch it."""
         given, dependent, standing = found
         self.shortcuts += 1
         outputs = self.prepared.run(given)
         result = self.result
-        if result.__class__ is Leaf and len(outputs) == 1:  # most often
+        if self.only == 0 and len(outputs) == 1:  # most often
             leaf = outputs[0].leaf(result.shape)
             if result.expression is not None:  # as Expression.note does
                 note_late(leaf, (result.expression, self.history.dependent, standing, self.outside))
@@ -232,12 +264,16 @@ class Recording:
             copy.nbytes = [self._size(b, arguments) * b.dtype.itemsize for b in ends]
         for stretch, launch, ends in self.sent:
             stretch.set_size(launch, [self._size(b, arguments) * b.dtype.itemsize for b in ends])
+        self.set_values(arguments.variables)
+
+    def set_values(self, variables: Mapping[str, UOp]) -> None:
+        """Give the kernels the values of variables, and the random numbers that come now."""
         start = generator.counter
         for table, launch, position, what in self.values:
             if isinstance(what, int):
                 value = start + what
             else:
-                bound = generator.key if what is _RANDOM_KEY else arguments.variables[what]
+                bound = generator.key if what is _RANDOM_KEY else variables[what]
                 assert bound is not None
                 value = bound.src[1].arg
             table.set_value(launch, position, value)  # r[impl replay.sizes.follow+3]

@@ -73,10 +73,18 @@ class States:
         return [(owner, held) for source in self.own.values() for owner in source.owners
                 if (held := owner()) is not None]
 
+    def owned(self) -> list[tuple[Buffer, Tensor]]:
+        """The buffers of the capture besides arguments, each with a living tensor that has it."""
+        return [(buffer, held) for buffer, source in self.own.items() for owner in source.owners
+                if (held := owner()) is not None]
+
+    def changing(self) -> list[tuple[Change, Tensor | None]]:
+        """The changes of tensors besides arguments, each with the tensor while it lives."""
+        return [(c, c.holder()) for c in self.changes if not isinstance(c.holder, str)]
+
     def changed(self) -> list[Tensor]:
         """The living tensors that are given another value, besides arguments."""
-        holders = [c.holder() for c in self.changes if not isinstance(c.holder, str)]
-        return [holder for holder in holders if holder is not None]
+        return [holder for _, holder in self.changing() if holder is not None]
 
     def held(self) -> set[Buffer]:
         """The buffers that hold, before the call, what it changes besides its arguments."""

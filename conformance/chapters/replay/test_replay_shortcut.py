@@ -10,10 +10,13 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, run_schedule
+from impl.cpu.programs import CPUTable
 from impl.device import Device, Memory
+from impl.errors import GraphError
 from impl.multi import Mesh
 from impl.places import Place
 from impl.realize.prepared import Segments
+from impl.replay.recording import Recording
 
 TURNS = 6
 
@@ -330,3 +333,88 @@ def test_memory_that_was_overwritten() -> None:
         grow(x)
         assert look(x).tolist() == [2 + turn]
     assert w.dtype is dtypes.float32
+
+
+class Twins:
+    """The same states twice: those of a captured function, and those of its body."""
+
+    def __init__(self) -> None:
+        self.a, self.b, self.c = numbers(1, 2), numbers(3, 4), numbers(5, 6)
+        self.last, self.count = numbers(0, 0), Tensor([1, 2]).realize()
+
+    def step(self, x: Tensor) -> Tensor:
+        self.a.assign(self.a * 0.5 + x)         # in place
+        b = self.b + self.c
+        self.c.replace((self.b * 0.5).realize())  # each call lies elsewhere
+        self.b.assign(b)
+        self.last.assign(x * 2)                 # and is not read
+        self.count.assign(self.count + 1)       # of which nobody asks for a gradient
+        return self.a * 2 + self.b + Tensor.rand(2)
+
+
+#: What others do between two calls; what it returns is held, and may be one that has a value.
+DISTURBED: list[Callable[[Twins], Any]] = [
+    lambda twins: None, lambda twins: twins.a * 1, lambda twins: Tensor(twins.a.uop),
+    lambda twins: twins.count.reshape(2, 1).realize(),
+    lambda twins: twins.a.detach().realize(), lambda twins: (twins.b + 1, twins.a[1:]),
+    lambda twins: twins.a.assign(twins.a + 1), lambda twins: twins.b.replace(numbers(7, 8)),
+    lambda twins: twins.a.assign(twins.c).realize(), lambda twins: twins.c,
+    lambda twins: twins.last.replace(numbers(1, 1)), lambda twins: twins.a.uop,
+    lambda twins: twins.c.replace(numbers(9, 9))]
+
+
+def _values(held: Any) -> list[Any]:
+    parts = held if isinstance(held, tuple) else (held,)
+    return [part.numpy().tolist() for part in parts if isinstance(part, Tensor)]
+
+
+@verifies("replay.shortcut.same+3", observe="replay")
+@verifies("replay.readers.kept", observe="replay")
+@verifies("replay.guard.state", observe="replay")
+@verifies("replay.state.eager", observe="replay")
+@pytest.mark.parametrize("disturb", range(len(DISTURBED)))
+def test_states_that_lie_where_they_lay(disturb: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undisturbed they are not looked for; whatever others do with them, it is as in the body."""
+    looked, located = list[int](), Recording.located
+    monkeypatch.setattr(Recording, "located", lambda *given: looked.append(1) or located(*given))
+    twins, eager, x = Twins(), Twins(), numbers(1, -1)
+    step = TinyJit(twins.step)
+    counts, kept = [], list[tuple[Any, Any]]()
+    for turn in range(12):
+        mine = theirs = None
+        if turn == 8:
+            mine, theirs = DISTURBED[disturb](twins), DISTURBED[disturb](eager)
+            kept.append((mine, theirs))
+        before, given = len(looked), (x, x)
+        if turn > 9:  # arguments that are states, too
+            given = (twins.a, eager.a) if turn == 10 else (twins.last, eager.last)
+        Tensor.manual_seed(turn)
+        found = step(given[0]).numpy()
+        counts.append(len(looked) - before)
+        Tensor.manual_seed(turn)
+        assert np.array_equal(found, eager.step(given[1]).numpy()), turn
+        for name in ("a", "b", "c", "last", "count"):
+            assert np.array_equal(getattr(twins, name).numpy(), getattr(eager, name).numpy()), turn
+        del mine, theirs
+        for mine, theirs in kept:
+            assert _values(mine) == _values(theirs)
+    assert counts[5:8] == [0, 0, 0] and step.replays >= 8
+
+
+@verifies("realize.failure.left+2")
+def test_a_call_on_settled_states_that_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    w, x, launch = numbers(1, 2), numbers(1, 1), CPUTable.replay
+    step = warm(lambda x: w.assign(w + x), x)
+
+    def ends(table: Any) -> None:
+        launch(table)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CPUTable, "replay", ends)
+    with pytest.raises(KeyboardInterrupt):
+        step(x)
+    monkeypatch.setattr(CPUTable, "replay", launch)
+    with pytest.raises(GraphError):
+        w.tolist()
+    w.replace(numbers(5, 5))
+    assert [step(x).tolist() for _ in range(3)] == [[6, 6], [7, 7], [8, 8]]
