@@ -25,7 +25,7 @@ from impl.replay.arguments import (
 from impl.replay.guards import Found, Hold, shortcut_of
 from impl.replay.history import Expressions, Standing
 from impl.replay.results import Leaf, filled, leaves_of, made_of, template_of
-from impl.replay.settled import Settled, may_settle, settled
+from impl.replay.settled import Settled, may_settle, settle
 from impl.replay.states import Change, Source, States
 from impl.tensor import Tensor
 from impl.tensor.base import note_dependent, realize_unasked
@@ -163,7 +163,7 @@ class Recording:
                                         self.history)
             return
         if self.settles:
-            self.settled = settled(self, now, standing)
+            self.settled = settle(self, now, standing)
         if not self.is_tried and not (self.variables or self.comparisons or self.sizes):
             self.is_tried = True  # nothing that it asks of changes from call to call
             self.shortcut = shortcut_of(arguments, read, None, self.reads, self.mode, self.history,

@@ -6,22 +6,44 @@ else that a call in full would look for it knows from the call before.
 """
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from impl import realize
 from impl.effects import Buffer
-from impl.ir import Ops, Shape
-from impl.replay.history import Expression, Standing, Stood
+from impl.ir import Ops, Shape, UOp
+from impl.replay.history import Expression, Expressions, Standing, Stood
 from impl.replay.results import leaves_of
-from impl.replay.states import GradientOf, Owner
+from impl.replay.states import GradientOf, Owner, States
+from impl.symbolic import Size
 from impl.tensor import Tensor
 from impl.tensor.base import dependent_bits, is_held
 from impl.tensor.random import generator
 
-if TYPE_CHECKING:
-    from impl.replay.recording import Recording
+
+class Recorded(Protocol):
+    """What is asked of a recording: see there."""
+
+    states: States
+    history: Expressions
+    fresh: list[Buffer]
+    number: dict[Buffer, int]
+    launch: realize.Segments
+    cleared: list[weakref.ref[Tensor] | str]
+    values: list[Any]
+    random_start: int
+    random_used: int
+    used: set[Buffer]
+    aliases: list[tuple[str, ...]]
+    variables: dict[str, UOp]
+    comparisons: dict[UOp, bool]
+    sizes: dict[Buffer, Size]
+    result: Any
+
+    def set_values(self, variables: Mapping[str, UOp]) -> None:
+        """Give the kernels the values of variables, and the random numbers that come now."""
 
 
 class _Slot:
@@ -63,7 +85,7 @@ class Settled(realize.LaunchedCall):
     of the capture and that place.
     """
 
-    def __init__(self, recording: Recording, holders: Sequence[Owner], now: Mapping[Buffer, Buffer],
+    def __init__(self, recording: Recorded, holders: Sequence[Owner], now: Mapping[Buffer, Buffer],
                  standing: Standing) -> None:
         states, tensors = recording.states, [holder() for holder in holders]
         self.recording, self.holders, self.begun = recording, holders, False
@@ -175,7 +197,7 @@ class Settled(realize.LaunchedCall):
         return self.written if self.begun else []
 
 
-def may_settle(recording: Recording) -> bool:
+def may_settle(recording: Recorded) -> bool:
     """Whether calls can be alike but for what `Settled` knows: nothing that the function changes
     or returns is an argument, and nothing has another size or value in each call.
     """
@@ -190,7 +212,7 @@ def may_settle(recording: Recording) -> bool:
                 for leaf in leaves_of(recording.result))
 
 
-def settled(recording: Recording, now: Mapping[Buffer, Buffer],
+def settle(recording: Recorded, now: Mapping[Buffer, Buffer],
             standing: Standing) -> Settled | None:
     """The states as a call has left them, with what stood `now` where the capture read; None if the
     next one cannot know that from them.

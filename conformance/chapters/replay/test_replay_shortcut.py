@@ -376,7 +376,12 @@ def _values(held: Any) -> list[Any]:
 def test_states_that_lie_where_they_lay(disturb: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Undisturbed they are not looked for; whatever others do with them, it is as in the body."""
     looked, located = list[int](), Recording.located
-    monkeypatch.setattr(Recording, "located", lambda *given: looked.append(1) or located(*given))
+
+    def note(*given: Any) -> Any:
+        looked.append(1)
+        return located(*given)
+
+    monkeypatch.setattr(Recording, "located", note)
     twins, eager, x = Twins(), Twins(), numbers(1, -1)
     step = TinyJit(twins.step)
     counts, kept = [], list[tuple[Any, Any]]()
