@@ -24,7 +24,7 @@ from impl.replay.arguments import (
 )
 from impl.replay.guards import Found, Hold, shortcut_of
 from impl.replay.history import Expressions, Standing
-from impl.replay.results import Leaf, filled, leaves_of, made_of, template_of
+from impl.replay.results import Leaf, filled, leaves_of, new_tensor, template_of
 from impl.replay.settled import Settled, may_settle, settle
 from impl.replay.states import Change, Source, States
 from impl.tensor import Tensor
@@ -203,7 +203,7 @@ class Recording:
             outputs = self.prepared.run(found[0], None, states)
             standing, only = states.standing, self.only
             if only >= 0:
-                return made_of(self.result, outputs[only], self.result.shape, standing)
+                return new_tensor(self.result, outputs[only], self.result.shape, standing)
             now = {**states.now, **dict(zip(self.fresh, outputs, strict=True))}
             return filled(self.result, now, None, self.paths, standing)
         finally:

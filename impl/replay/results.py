@@ -82,7 +82,7 @@ def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments | None
         if value not in made:
             held = _held(value, arguments)
             shape = value.shape if arguments is None else arguments.again(value.shape, paths)
-            made[value] = held if held is not None else made_of(
+            made[value] = held if held is not None else new_tensor(
                 value, now.get(value.buffer, value.buffer), shape, standing)
         return made[value]
     return mapped(template, fill)
@@ -96,7 +96,7 @@ def _held(leaf: Leaf, arguments: Arguments | None) -> Tensor | None:
     return None if leaf.holder is None else leaf.holder()
 
 
-def made_of(leaf: Leaf, buffer: Buffer, shape: Shape, standing: Standing) -> Tensor:
+def new_tensor(leaf: Leaf, buffer: Buffer, shape: Shape, standing: Standing) -> Tensor:
     """A new tensor for a part of the result."""
     if buffer.shardings and shape not in buffer.shardings:  # r[impl multi.value.equal]
         buffer.lie(shape, leaf.buffer.sharding(leaf.shape))
