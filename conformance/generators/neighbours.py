@@ -27,9 +27,10 @@ def neighbours(program: Program) -> Iterator[tuple[str, Program]]:
     """Well-formed programs with one thing about one statement changed, and what that is."""
     seen = {json.dumps(program["statements"], sort_keys=True)}
     for index, statement in enumerate(program["statements"]):
-        for what, changed in _changed(statement):
-            statements = [*program["statements"][:index], changed,
-                          *program["statements"][index + 1:]]
+        for what, changed in (*((what, [each]) for what, each in _changed(statement)),
+                              *_exchanged(program["statements"][index:index + 2])):
+            statements = [*program["statements"][:index], *changed,
+                          *program["statements"][index + len(changed):]]
             text = json.dumps(statements, sort_keys=True)
             if text not in seen and _means_something(statements):
                 seen.add(text)
@@ -47,6 +48,15 @@ def _means_something(statements: list[Statement]) -> bool:
     return True
 
 
+def _exchanged(both: list[Statement]) -> Iterator[tuple[str, list[Statement]]]:
+    """A movement and another one of its result, in the other order."""
+    if len(both) == 2 and all(each["do"] in protocol.MOVEMENT for each in both) \
+            and both[1]["from"] == [both[0].get("to")]:
+        names = [{key: each[key] for key in ("to", "from")} for each in both]
+        yield (f"{both[0]['do']} after {both[1]['do']}",
+               [{**other, **name} for other, name in zip(both[::-1], names, strict=True)])
+
+
 def _changed(statement: Statement) -> Iterator[tuple[str, Statement]]:
     """What is changed about a statement, and the changed one; some of these mean nothing."""
     do = statement["do"]
@@ -62,11 +72,15 @@ def _changed(statement: Statement) -> Iterator[tuple[str, Statement]]:
         yield f"{do} twice {place}", {**statement, "from": twice}
     for field, vary in VARIED.items():
         if field in statement:
-            zero = " of zero" * (statement[field] == 0.0)  # whose sign is a thing of its own
+            zero = " of no number" * isinstance(statement[field], str) or \
+                " of zero" * (statement[field] == 0.0)  # whose sign is a thing of its own
             kind = statement.get("dtype", "")  # a double has digits that a single has not
             yield from ((f"{do} {field}{zero} {number} {kind}", {**statement, field: value})
                         for number, value in enumerate(vary(statement[field])))
     view = statement.get("view", ())
+    for number in range(len(view) - 1):
+        other = [*view[:number], view[number + 1], view[number], *view[number + 2:]]
+        yield f"{do} exchanged steps {number}", {**statement, "view": other}
     for number, step in enumerate(view):
         yield from ((f"{do} {number} {what}",
                      {**statement, "view": [*view[:number], other, *view[number + 1:]]})
@@ -74,15 +88,17 @@ def _changed(statement: Statement) -> Iterator[tuple[str, Statement]]:
 
 
 def _numbers(value: Any) -> Iterator[Any]:
-    """Another digit far behind, another sign, another type of the same number."""
-    if isinstance(value, bool):
+    """Another digit far behind, another sign, another that is no number."""
+    if isinstance(value, str):
+        yield from (each for each in ("nan", "inf", "-inf") if each != value)
+    elif isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
         yield from (value * (1 + 2**-20), -value, value * (1 + 2**-40))
         if value == 0:
             yield -value
     elif isinstance(value, int):
-        yield from (value + 1, -value)
+        yield from (value + 1, -value, value + 256, value + 2**16)
 
 
 def _pairs(value: list[list[int]]) -> Iterator[list[list[int]]]:

@@ -8,6 +8,7 @@ reported once.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -17,6 +18,7 @@ from time import perf_counter
 
 from conformance import oracle, protocol
 from conformance.protocol import Program
+from conformance.runner.confirming import confirmed
 from conformance.runner.explaining import described, meant, whole
 from conformance.runner.interruption import end_if_asked
 from conformance.runner.report import Expectation, Report, Result
@@ -90,6 +92,8 @@ def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[st
                      subject.profile, subject.seed)
     try:
         problem = smoke(subject)
+        gc.collect()
+        gc.freeze()  # an implementation that collects garbage need not look at what is here already
     except KeyboardInterrupt:
         return replace(unknown, interrupted="before the first test")
     if problem:
@@ -200,7 +204,8 @@ def run_check(subject: Subject, check: Check, tiers: Collection[str],
         result = replace(result, verdict="fail", message=described(failure))
     except Exception as error:  # any: one check never ends the run of the others
         result = replace(result, verdict="error", message=f"{described(error)}\n{whole(error)}")
-    return replace(result, examples=subject.examples, seconds=round(perf_counter() - start, 3))
+    result = replace(result, examples=subject.examples, seconds=round(perf_counter() - start, 3))
+    return confirmed(subject, result) if result.verdict in ("fail", "error") else result
 
 
 def judge(result: Result, check: Check, expected: Sequence[Expectation]) -> Result:

@@ -28,12 +28,12 @@ from conformance import oracle, protocol
 from conformance.oracle import checker
 from conformance.protocol import ProtocolError, shapes
 from conformance.runner.checks import CHAPTERS, collect, run_suite
-from conformance.runner.explaining import described, whole
+from conformance.runner.confirming import Question, options_of, wrong
 from conformance.runner.fuzz import Fuzzing, Job, explained
 from conformance.runner.interruption import STATUS, quietly
 from conformance.runner.report import Expectation, Result, results_of, witness_of
 from conformance.runner.starter import LANGUAGES, write_starter
-from conformance.runner.subject import PROFILES, Failure, NotClaimed, Subject, put
+from conformance.runner.subject import PROFILES, Subject, tiers_of
 
 #: The status where nothing could be asked; 1 is that something is wrong.
 NOTHING_ASKED = 2
@@ -57,6 +57,11 @@ def parser() -> ArgumentParser:
     _add_suite(run)
     run.add_argument("program", type=Path, nargs="?",
                      help="a program, or a report that has its witness; none: the whole suite")
+    run.add_argument("--setting", action="append", default=[], metavar="NAME=NUMBER",
+                     help="of a program: a setting that it runs with")
+    run.add_argument("--order-seed", type=int, help="of a program: run it in an order drawn so")
+    run.add_argument("--poison", action="store_true",
+                     help="of a program: overwrite memory that is freed")
     run.add_argument("--test", default="", help="of a report: the test whose witness is run")
     checked = commands.add_parser("check", help="say what is wrong with schedule documents")
     _add_files(checked)
@@ -81,6 +86,7 @@ def _add_suite(target: ArgumentParser) -> None:
     target.add_argument("--rule", action="append", default=[], help="only checks of this rule")
     target.add_argument("--chapter", action="append", default=[], choices=CHAPTERS,
                         help="only checks of this chapter")
+    target.add_argument("--check", default="", help="only the check of this name")
     target.add_argument("--tier", default="", help="only these tiers, separated by commas")
     target.add_argument("--shard", default="1/1", help="only a part of the checks, such as 2/4")
     target.add_argument("--resume", action="store_true",
@@ -185,7 +191,9 @@ def suite(options: Namespace) -> int:
     try:
         expected = Expectation.read(options.expected) if options.expected else []
         known = results_of(options.report) if options.resume and options.report else []
-        report = run_suite(subject, collect(options.chapter or CHAPTERS), tiers=tiers,
+        checks = [each for each in collect(options.chapter or CHAPTERS)
+                  if options.check in (each.name, each.name.rpartition(".")[2], "")]
+        report = run_suite(subject, checks, tiers=tiers,
                            rules=options.rule, expected=expected, tell=_tell,
                            shard=part_of(options.shard), known=known)
     except (ValueError, ProtocolError) as error:
@@ -314,18 +322,16 @@ def run_one(options: Namespace) -> int:
         print(f"nothing was run: {error}")
         return 1
     try:
-        documents = put(subject, program)
-        wrong = "; ".join(str(each) for document in documents for each in checker.check(document))
-    except NotClaimed as reason:
-        wrong = f"it was not run: {reason}"
-    except Failure as failure:
-        wrong = failure.message
-    except Exception as error:  # the implementation's own: it is the finding
-        wrong = f"{described(error)}\n{whole(error)}"
+        tiers = tuple(filter(None, options.tier.split(","))) or tiers_of(subject, program)
+        found = wrong(subject, Question(program, tiers, options_of(
+            options.setting, options.order_seed, options.poison)))
+    except ValueError as error:
+        print(f"nothing was run: {error}; write for example --setting NAME=1")
+        return NOTHING_ASKED
     finally:
         subject.close()
-    if wrong:
-        print(f"wrong: {wrong}")
+    if found:
+        print(f"wrong: {found}")
         return 1
     for expected in oracle.run(program):
         print(f"{expected.name} = {expected.value.tolist()}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count as counting
 from typing import Any
 
@@ -25,6 +25,7 @@ from conformance.protocol import (
     Program,
     ProtocolError,
     Unsupported,
+    Value,
     shapes,
 )
 from conformance.protocol.serve import load
@@ -33,6 +34,8 @@ from conformance.runner.explaining import described
 
 #: How long a committed witness is shrunk that fails: it was small when it was committed.
 WITNESS_SECONDS = 5.0
+#: So many of the questions of a check are kept, to find out how a witness was asked about.
+LAST = 20
 
 
 class Failure(AssertionError):
@@ -108,6 +111,8 @@ class Subject:
     listed: int = 0
     wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter
     shrinks: bool = True
+    #: What was asked since the check began, the last questions of it: program, tiers, options.
+    asked: list[tuple[Program, tuple[str, ...], dict[str, Any]]] = field(default_factory=list)
 
     @staticmethod
     def of(implementation: str = "", command: str = "", profile: str = "ci",
@@ -131,7 +136,7 @@ class Subject:
     def elsewhere(self, **environment: str) -> Subject:
         """The same implementation in a process of its own; close its adapter after use."""
         adapter = SubprocessAdapter(self.command, environment=environment)
-        return replace(self, adapter=self.wrap(adapter))
+        return replace(self, adapter=self.wrap(adapter), asked=[])
 
     def close(self) -> None:
         close = getattr(self.adapter, "close", None)
@@ -180,6 +185,7 @@ class Subject:
     def run(self, program: Program, *tiers: str, **options: Any) -> Observation:
         """Run a program.  What was declared and is answered `unsupported` is a failure."""
         self.examples += 1
+        self.asked = [*self.asked[-LAST:], (program, tiers, options)]
         try:
             return self.adapter.run(program, {"values", *tiers}, options)
         except Unsupported as reason:
@@ -211,6 +217,21 @@ class Subject:
 
         The failure of a program that fails has the smallest part of it that does.
         """
+        def values(each: Program) -> None:
+            self.check_values(each, *tiers, **options)
+
+        self._check_part(program, values)
+
+    def check_declared_by(self, program: Program,
+                          wrong: Callable[[Program, Sequence[Value]], str]) -> None:
+        """The same; `wrong` says what the comparison with the oracle does not see, or ""."""
+        def values(each: Program) -> None:
+            if found := wrong(each, self.check_values(each).values):
+                raise Failure(found, each)
+
+        self._check_part(program, values)
+
+    def _check_part(self, program: Program, check: Callable[[Program], None]) -> None:
         info = self.info
         part = programs.using_only(program, {*info.statements}, {*info.dtypes})
         if not self._chosen():
@@ -218,8 +239,7 @@ class Subject:
         if all(each["do"] in (*protocol.SOURCES, "observe") for each in part["statements"]):
             self.skipped += 1
             return
-
-        self._check_smallest(part, *tiers, **options)
+        self.check_smallest(part, check)
 
     def check_whole(self, program: Program, *tiers: str, **options: Any) -> None:
         """Check the values of a program that means something only as a whole.
@@ -238,6 +258,7 @@ class Subject:
     def begin(self) -> None:
         """Start a check: nothing has been counted, and the implementation remembers nothing."""
         self.examples = self.refusals = self.skipped = self.listed = 0
+        self.asked = []
         self.adapter.reset()
 
     def _chosen(self) -> bool:
@@ -314,8 +335,13 @@ class Subject:
         """The failure of the smallest part of a program that fails."""
         if not self.shrinks:
             return self._explained(failure, program, origin)
-        smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)),
-                                   seconds=seconds)
+        def fails(each: Program, alone: bool = True) -> bool:
+            if alone:
+                self.adapter.reset()
+            return bool(self._outcome(check, each))
+
+        alone = fails(program)  # else by what came before it, which no part of it needs less
+        smallest = programs.shrink(program, lambda each: fails(each, alone), seconds=seconds)
         if smallest != program:  # what is said about the whole is no longer true of a part
             smallest = protocol.program(smallest["statements"])
         return self._explained(self._outcome(check, smallest) or failure, smallest, origin)
@@ -379,11 +405,15 @@ def put(subject: Subject, program: Program, **options: Any) -> list[Document]:
 
     Whatever goes wrong is raised: a `Failure`, or the exception of the implementation itself.
     """
-    repeats = any(each["do"] in protocol.REPETITIONS for each in program["statements"])
-    tiers = [tier for tier in ("schedule", *(("replay",) if repeats else ()))
-             if tier in subject.info.observes]
     shapes.check_program(program)
-    return subject.check_values(program, *tiers, **options).schedule
+    return subject.check_values(program, *tiers_of(subject, program), **options).schedule
+
+
+def tiers_of(subject: Subject, program: Program) -> tuple[str, ...]:
+    """What is looked at where nobody says what: schedules, and replays of what is repeated."""
+    repeats = any(each["do"] in protocol.REPETITIONS for each in program["statements"])
+    return tuple(tier for tier in ("schedule", *(("replay",) if repeats else ()))
+                 if tier in subject.info.observes)
 
 
 def examine(subject: Subject, program: Program, **options: Any) -> tuple[str, list[Document]]:

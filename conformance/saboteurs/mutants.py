@@ -2,8 +2,10 @@
 
     python -m conformance.saboteurs.mutants                          faults written by hand
     python -m conformance.saboteurs.mutants --kind values --name sum
+    python -m conformance.saboteurs.mutants --set second             others, by somebody else
     python -m conformance.saboteurs.mutants --count 200 --seed 0     mutants made by a machine
     python -m conformance.saboteurs.mutants --count 50 --of impl --report mutants.json
+    DEVICE=REFERENCE python -m conformance.saboteurs.mutants --count 50 --of impl --reached FILE
 
 A fault, or a mutant, is the code of an implementation with one change. The checks of the suite are
 asked one after the other until one fails, and then random programs, `--fuzz` of them. No test of
@@ -11,21 +13,24 @@ this project's own is asked. What lives is listed; each is a hole in the suite, 
 implementation in other words.
 
 The faults are in the small runtime `conformance.saboteurs.runtime`, and in `impl`. They were
-written with only the specification at hand; `faults.json` has them, by kind. Mutants are those of
-`conformance.saboteurs.mutation`. No file is changed.
+written with only the specification at hand; `faults.json` and `faults-second.json` have them, by
+kind. Mutants are those of `conformance.saboteurs.mutation`. No file is changed.
 """
 from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import json
 import os
 import random
+import resource
 import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -33,29 +38,42 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from conformance.generators import effect_programs, programs
+from conformance.oracle import checker
 from conformance.protocol.serve import serve
 from conformance.runner.checks import Check, collect, run_check, smoke
 from conformance.runner.fuzz import PROGRAMS_OF_A_CACHE, STYLES, Job, commit, options_of
 from conformance.runner.subject import Subject, examine
-from conformance.saboteurs.mutation import Overlay, mutants, mutated
+from conformance.saboteurs.mutation import Mutant, Overlay, mutants, mutated
 from conformance.trace import ROOT
 
 FORMAT = "tensor-mutants/1"
-FAULTS = Path(__file__).parent / "faults.json"
+#: Faults that were written by hand: two sets, the second when the first had done its work.
+FAULTS = {"first": Path(__file__).parent / "faults.json",
+          "second": Path(__file__).parent / "faults-second.json"}
 RUNTIME = "conformance.saboteurs.runtime:Adapter"
 #: What is changed, and how it is driven.
 SUBJECTS = {
     "runtime": (RUNTIME, ("conformance/saboteurs/runtime/*.py",)),
     "impl": ("conformance.adapters.impl_adapter:Adapter",
-             ("impl/caching/plans.py", "impl/caching/rows.py", "impl/dependencies/*.py",
-              "impl/effects/*.py", "impl/effects.py", "impl/fusion/*.py", "impl/memory/*.py",
-              "impl/ordering.py", "impl/placement.py", "impl/replay/*.py",
-              "impl/schedule/*.py"))}
+             ("impl/caching/*.py", "impl/dependencies/*.py", "impl/effects.py", "impl/fusion/*.py",
+              "impl/memory/*.py", "impl/ordering.py", "impl/placement.py", "impl/ranges/*.py",
+              "impl/realize/*.py", "impl/replay/*.py", "impl/schedule/*.py",
+              "impl/symbolic/*.py"))}
 #: Checks that take the longest, and find little that others do not: they are asked last.
 LAST = ("test_two_processes", "in_every_process", "after_its_neighbours", "movements_compose",
         "never_returns_a_stale_plan", "laziness", "names_are_not", "hypothesis")
-#: Seconds for a mutant; what does not end by then is found.
-LIMIT = 600.0
+#: In place of what an implementation shows: that it is to be found out.
+WANTED = "?"
+#: What is said of a change that shows nothing else than the code itself.
+UNCHANGED = "nothing: it shows what the code itself shows"
+#: Random programs of which everything that is shown is compared.
+SOME = 50
+#: Chapters whose checks find most of what is wrong with a schedule: they are asked first.
+FIRST = ("conventions", "effects", "placement", "dependencies", "memory", "schedule")
+#: Seconds of the processor for the first programs and for all, and seconds of the clock; what does
+#: not end by then is found.
+AT_FIRST, BUSY, LIMIT = 25, 240, 1800.0
 
 
 @dataclass(frozen=True)
@@ -87,33 +105,41 @@ class _Changed(Overlay):
         exec(compile(self.text, str(self.path), "exec", dont_inherit=True), module.__dict__)
 
 
-def written(kind: str = "", name: str = "", of: str = "") -> list[Change]:
-    """The faults that were written by hand, of a kind, a name and an implementation.
+def written(kind: str = "", name: str = "", of: str = "", chosen: str = "first") -> list[Change]:
+    """The faults of a set that were written by hand, of a kind, a name and an implementation.
 
     Raises:
-        ValueError: the text that a fault replaces does not stand in its file once.
+        ValueError: a text that a fault replaces does not stand in its file once.
     """
     changes = []
-    for fault in json.loads(FAULTS.read_text(encoding="utf-8")):
-        file, old = fault["file"], fault["old"]
+    for fault in json.loads(FAULTS[chosen].read_text(encoding="utf-8")):
+        file = fault["file"]
         implementation = "impl" if file.startswith("impl/") else "runtime"
         if kind not in ("", fault["kind"]) or name not in fault["name"] \
                 or of not in ("", implementation):
             continue
         text = (ROOT / file).read_text(encoding="utf-8")
-        if text.count(old) != 1:
-            raise ValueError(f"{fault['name']}: {file} has {text.count(old)} times {old!r}. "
-                             "Remedy: write the fault anew")
+        for old, new in fault["edits"]:
+            if text.count(old) != 1:
+                raise ValueError(f"{fault['name']}: {file} has {text.count(old)} times {old!r}. "
+                                 "Remedy: write the fault anew")
+            text = text.replace(old, new)
         changes.append(Change(fault["kind"], fault["name"], SUBJECTS[implementation][0], file,
-                              text.replace(old, fault["new"])))
+                              text))
     return changes
 
 
-def drawn(count: int, seed: int, of: str) -> list[Change]:
-    """Mutants made by a machine, `count` of those of an implementation."""
+def drawn(count: int, seed: int, of: str, reached: Path | None = None) -> list[Change]:
+    """Mutants made by a machine, `count` of those of an implementation.
+
+    `reached`: what `coverage json` says of a run; then only those of lines that were executed.
+    """
     implementation, patterns = SUBJECTS[of]
     files = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
     found = [mutant for path in files for mutant in mutants(path)]
+    if reached is not None:
+        lines = json.loads(reached.read_text(encoding="utf-8"))["files"]
+        found = [each for each in found if each.file in lines and _executed(each, lines[each.file])]
     random.Random(f"{seed} {of}").shuffle(found)
     return [Change(Path(each.file).stem if of == "runtime" else each.file.split("/")[1],
                    f"{each.file}:{each.line}  {each.change}", implementation, each.file,
@@ -121,19 +147,66 @@ def drawn(count: int, seed: int, of: str) -> list[Change]:
             for each in found[:count]]
 
 
-def found_by(change: Change, programs: int, profile: str) -> str:
+def _executed(mutant: Mutant, lines: dict[str, list[int]]) -> bool:
+    """Whether the statement that a mutant is in was executed; others have no number of a line."""
+    before = [line for line in (*lines["executed_lines"], *lines["missing_lines"])
+              if line <= mutant.line]
+    return bool(before) and max(before) in lines["executed_lines"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of each change.
+
+    `usual` is what an implementation without a change shows of a few programs. With it, a change
+    that shows the same is not asked more: perhaps it is none.
+    """
+
+    programs: int = 1000
+    profile: str = "ci"
+    usual: str = ""
+
+
+def shown(subject: Subject) -> tuple[str, str]:
+    """What finds a change among a few programs, and a digest of all that they showed."""
+    digest = sha256()
+    asked = [(name, program) for name, program in sorted(programs.witnesses().items())]
+    asked += [(f"program {number}", effect_programs.random_program(number, 10))
+              for number in range(SOME)]
+    for name, program in asked:
+        if not subject.supports(program):
+            continue
+        try:
+            seen = subject.check_values(program, *subject.info.observes)
+            digest.update(json.dumps(seen.to_json(), sort_keys=True).encode())
+            for document in seen.schedule:
+                assert not checker.check(document)
+        except Exception:  # whatever it is: it is found
+            return name, ""
+    return "", digest.hexdigest()
+
+
+def found_by(change: Change, asked: Asked) -> str:
     """What finds a change, the name of a check or the number of a program; "" if nothing does."""
+    profile = asked.profile
     subject = Subject.of(change.implementation, profile=profile)
     subject.shrinks = False
     subject.command = [sys.executable, "-m", "conformance.saboteurs.mutants", "--serve",
                        json.dumps([change.implementation, change.file, change.text])]
     if smoke(subject):
         return "the first program"
+    gc.collect()
+    gc.freeze()  # an implementation that collects garbage need not look at what is here already
+    if asked.usual:
+        found, digest = shown(subject)
+        if found or digest == asked.usual or asked.usual == WANTED:
+            return found or (digest if asked.usual == WANTED else UNCHANGED)
+        resource.setrlimit(resource.RLIMIT_CPU, (BUSY, BUSY))
     for check in sorted(collect(), key=_late):
         if run_check(subject, check, subject.info.observes, ()).verdict in ("fail", "error"):
             return check.name
-    job = Job(change.implementation, count=programs, styles="general:1 effects:4")
-    for number in range(programs):
+    job = Job(change.implementation, count=asked.programs, styles="general:1 effects:4")
+    for number in range(asked.programs):
         if number % PROGRAMS_OF_A_CACHE == 0:
             subject.adapter.reset()
         style, _, options = options_of(job, number)
@@ -144,28 +217,35 @@ def found_by(change: Change, programs: int, profile: str) -> str:
     return ""
 
 
-def _late(check: Check) -> bool:
-    return any(each in check.name for each in LAST)
+def _late(check: Check) -> tuple[bool, bool]:
+    return any(each in check.name for each in LAST), check.chapter not in FIRST
 
 
-def _in_child(change: Change, programs: int, profile: str, answer: Connection) -> None:
+def _in_child(change: Change, asked: Asked, answer: Connection) -> None:
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (AT_FIRST if asked.usual else BUSY, BUSY))
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
     change.install()
     try:
-        answer.send(found_by(change, programs, profile))
+        answer.send(found_by(change, asked))
     except BaseException as error:  # it cannot even be loaded, or ends the process
         answer.send(f"{type(error).__name__}")
     os._exit(0)
 
 
-def tried(change: Change, programs: int, profile: str = "ci") -> str:
+def usual(implementation: str) -> str:
+    """What an implementation shows without a change."""
+    file = str(Path(__file__).relative_to(ROOT))  # of which nobody loads anything
+    return tried(Change("", "", implementation, file, ""), Asked(usual=WANTED))
+
+
+def tried(change: Change, asked: Asked) -> str:
     """What finds a change, asked in a process of its own."""
     mine, other = get_context("fork").Pipe(False)
     process = get_context("fork").Process(target=_in_child,
-                                          args=(change, programs, profile, other))
+                                          args=(change, asked, other))
     process.start()
     other.close()
     try:
@@ -183,18 +263,21 @@ def tried(change: Change, programs: int, profile: str = "ci") -> str:
 def table(results: Sequence[tuple[Change, str]]) -> str:
     """A line for each kind."""
     total, killed = Counter[str](), Counter[str]()
+    same = sum(found == UNCHANGED for _, found in results)
     for change, found in results:
+        if found == UNCHANGED:
+            continue
         for kind in (change.kind, "all"):
             total[kind] += 1
             killed[kind] += bool(found)
-    return "\n".join(f"{kind:<14}{killed[kind]:>5} of {count:>4}"
-                     f"{100 * killed[kind] / count:>6.0f} %"
-                     for kind, count in sorted(total.items(), key=lambda each: each[0] == "all"))
+    lines = [f"{kind:<14}{killed[kind]:>5} of {count:>4}{100 * killed[kind] / count:>6.0f} %"
+             for kind, count in sorted(total.items(), key=lambda each: each[0] == "all")]
+    return "\n".join([*lines, *[f"{same} more show what the code itself shows"] * bool(same)])
 
 
 def report(results: Sequence[tuple[Change, str]], options: argparse.Namespace) -> dict[str, Any]:
     return {"format": FORMAT, "commit": commit(), "count": options.count, "seed": options.seed,
-            "of": options.of, "fuzz": options.fuzz, "profile": options.profile,
+            "of": options.of, "set": options.set, "fuzz": options.fuzz, "profile": options.profile,
             "results": [{"kind": change.kind, "name": change.name, "found by": found}
                         for change, found in results]}
 
@@ -206,7 +289,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=0, help="mutants made by a machine, so many")
     parser.add_argument("--seed", type=int, default=0, help="of their draw")
+    parser.add_argument("--reached", type=Path,
+                        help="of mutants: a file of `coverage json`; only what was executed")
     parser.add_argument("--of", default="", choices=("", *SUBJECTS), help="what is changed")
+    parser.add_argument("--set", default="first", choices=tuple(FAULTS), help="which faults")
+    parser.add_argument("--changed", action="store_true",
+                        help="ask no more of what shows, of a few programs, what the code shows")
     parser.add_argument("--kind", default="", help="only faults of this kind")
     parser.add_argument("--name", default="", help="only faults whose name has this in it")
     parser.add_argument("--fuzz", type=int, default=1000, help="random programs for what lives")
@@ -220,13 +308,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module, _, name = implementation.partition(":")
         serve(getattr(import_module(module), name)(), sys.stdin, sys.stdout)
         return 0
-    changes = drawn(options.count, options.seed, options.of or "runtime") if options.count \
-        else written(options.kind, options.name, options.of)
+    asked = Asked(options.fuzz, options.profile,
+                  usual(SUBJECTS[options.of or "runtime"][0]) if options.changed else "")
+    changes = drawn(options.count, options.seed, options.of or "runtime", options.reached) \
+        if options.count \
+        else written(options.kind, options.name, options.of, options.set)
     results: list[tuple[Change, str]] = []
     try:
         for change in changes:
-            results.append((change, tried(change, options.fuzz, options.profile)))
-            verdict = f"found by {results[-1][1]}" if results[-1][1] else "LIVES"
+            results.append((change, tried(change, asked)))
+            found = results[-1][1]
+            verdict = "LIVES" if not found else found if found == UNCHANGED else f"found by {found}"
             print(f"{change.kind:<12}{change.name}: {verdict}", flush=True)
             if options.report:
                 options.report.write_text(json.dumps(report(results, options), indent=1) + "\n",

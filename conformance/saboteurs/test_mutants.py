@@ -7,19 +7,21 @@ from conformance.runner.checks import collect, run_check
 from conformance.runner.subject import Subject
 from conformance.saboteurs import mutants
 from conformance.saboteurs.runtime import RIGHT, Adapter
+from conformance.trace import ROOT
 
 #: Whose checks tell ways of scheduling apart.
 CHAPTERS = ("dependencies", "ordering", "memory", "schedule")
 
 
-def test_every_fault_can_be_made() -> None:
-    for change in mutants.written():
+@pytest.mark.parametrize("chosen", mutants.FAULTS)
+def test_every_fault_can_be_made(chosen: str) -> None:
+    for change in mutants.written(chosen=chosen):
         compile(change.text, change.file, "exec")
 
 
 def test_a_fault_is_found_by_the_suite_alone() -> None:
     [fault] = mutants.written(name="what is empty keeps an element")
-    assert mutants.tried(fault, 0).startswith("test_")
+    assert mutants.tried(fault, mutants.Asked(0)).startswith("test_")
 
 
 def test_mutants_are_drawn_from_the_seed() -> None:
@@ -27,6 +29,18 @@ def test_mutants_are_drawn_from_the_seed() -> None:
     assert one == again != other
     assert mutants.table([(one[0], "test_x"), (one[1], ""), (one[2], "")]).endswith(
         "1 of    3    33 %")
+
+
+def test_what_shows_the_same_is_no_part_of_the_rate() -> None:
+    file, *_ = mutants.SUBJECTS["runtime"][1][0].rpartition("*")
+    code = (ROOT / file / "schedule.py").read_text(encoding="utf-8")
+    same = mutants.Change("x", "same", mutants.RUNTIME, f"{file}schedule.py", code + "# no change")
+    other = mutants.Change("x", "other", mutants.RUNTIME, same.file,
+                           code.replace("ALIGNMENT = 64", "ALIGNMENT = 32"))
+    usual = mutants.usual(mutants.RUNTIME)
+    found = [mutants.tried(each, mutants.Asked(0, "quick", usual)) for each in (same, other)]
+    assert found[0] == mutants.UNCHANGED != found[1]
+    assert mutants.table([(same, found[0])]) == "1 more show what the code itself shows"
 
 
 @pytest.mark.parametrize("right", RIGHT[1:4], ids=lambda each: each.__name__)

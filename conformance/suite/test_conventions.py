@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from conformance import protocol
+from conformance import oracle, protocol
 from conformance.generators import declared_programs
 from conformance.generators.programs import Draft
 from conformance.protocol import Program
@@ -104,6 +106,45 @@ def test_zeros_have_the_sign_of_ieee(subject: Subject) -> None:
                 raise Failure(f"{value.name} is a zero of the wrong sign", program)
 
     subject.check_smallest(_observed(draft, *expected), signs)
+
+
+@verifies("conventions.zero.sign")
+def test_every_statement_gives_its_zeros_their_sign(subject: Subject) -> None:
+    """Moved, padded, chosen, cast, multiplied and divided ones, and those of functions."""
+    numbers = [0.0, -0.0, 1.0, -1.0, -0.0, 2.0, -3.0, 0.0, -0.0]
+    for dtype in protocol.FLOATS:
+        draft = Draft()
+        x, y = (_input(draft, np.array(each, dtype).reshape(3, 3))
+                for each in (numbers, numbers[2:] + numbers[:2]))
+        far = _input(draft, np.array([[np.inf, -np.inf, 1]] * 3, dtype))
+        nonzero = draft.add("where", draft.add("equal", y, draft.constant(draft.kinds[y], 0)),
+                            far, y)
+        for do, operands in (("add", (x, y)), ("sub", (x, y)), ("mul", (x, y)),
+                             ("div", (x, nonzero)), ("div", (x, far)), ("where", ("", x, y)),
+                             *((each, (x,)) for each in ("neg", "abs", "sqrt", "sin", "tanh",
+                                                         "copy", "contiguous")),
+                             ("reciprocal", (far,))):
+            draft.add(do, *(each or draft.add("less", y, x) for each in operands))
+        for do, fields in declared_programs.MOVES.items():
+            if do not in ("expand", "reshape"):
+                draft.add(do, x, **fields)
+        draft.add("expand", draft.add("shrink", x, bounds=[[0, 1], [0, 3]]), shape=[2, 3])
+        draft.add("gather", draft.add("reshape", x, shape=[9]), _input(draft, np.arange(9)[::-1]))
+        for other in protocol.FLOATS:
+            draft.add("cast", x, dtype=other)
+        subject.check_declared_by(_observed(draft), _signed)
+
+
+def _signed(program: Program, values: Sequence[protocol.Value]) -> str:
+    """Which zero has another sign than that of the oracle."""
+    for want, value in zip(oracle.run(program), values, strict=True):
+        got = value.array()
+        wrong = (want.value == 0) & (got == 0) & (np.signbit(want.value) != np.signbit(got)) \
+            if got.dtype.kind == "f" else np.zeros(1, bool)
+        if wrong.any():
+            place = [int(each) for each in np.argwhere(wrong)[0]]
+            return f"{want.name}{place} is a zero of the wrong sign"
+    return ""
 
 
 @verifies("conventions.rounding.function")

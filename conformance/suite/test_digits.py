@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance import protocol
 from conformance.generators.programs import Draft
-from conformance.protocol import FLOATS, INTEGERS
+from conformance.protocol import DTYPES, FLOATS, INTEGERS
 from conformance.runner.subject import Subject
 from conformance.suite import verifies
 from conformance.suite.test_statements import INF, NAN, given, shown
@@ -54,6 +54,36 @@ def test_integers_are_rounded_once_to_a_float(subject: Subject) -> None:
         with shown(subject) as draft:
             for target in ("float32", "float64"):
                 draft.add("cast", given(draft, np.array(numbers, dtype), dtype), dtype=target)
+
+
+def _ends(dtype: str) -> list[Any]:
+    """Numbers of a dtype beside powers of two, its ends, and what is nearly zero."""
+    if dtype == "bool":
+        return [False, True]
+    if dtype in INTEGERS:
+        info = np.iinfo(dtype)
+        whole = [sign * (2**power + more) for power in (0, 7, 8, 11, 15, 16, 24, 31, 32, 53, 62, 63)
+                for more in (-1, 0, 1) for sign in (1, -1)]
+        return [each for each in (*whole, info.min, info.max) if info.min <= each <= info.max]
+    finfo = np.finfo(dtype)
+    near = [0.3, 0.5, -0.9, 1.5, -2.5, 100.7, 2049.0, -127.9, 255.9, 32767.5, -32768.0, 2**31 - 256,
+            -(2.0**31), 3e9, 2.0**32 - 256, 2.0**53 + 2, 2.0**40 + 3, 65519.0, 65520.0, 1e-5, 3e-6,
+            1 / 3, float(finfo.tiny), 1 + float(finfo.eps), INF, -INF, NAN]
+    if dtype == "float64":
+        near += [1e-50, -1e-300, 1e39, 1 + 2**-24, 1 + 2**-24 + 2**-40, 1 + 2**-11 + 2**-40, 0.1]
+    return [each for each in near if abs(each) <= float(finfo.max) or each in (INF, -INF)]
+
+
+@verifies("statements.cast.nearest")
+@verifies("statements.cast.once")
+@verifies("statements.cast.truth")
+def test_every_cast_of_numbers_at_the_ends(subject: Subject) -> None:
+    """From each dtype to each other, in one step: where two would lose digits, signs or size."""
+    for dtype in DTYPES:
+        with shown(subject) as draft:
+            x = given(draft, _ends(dtype), dtype)
+            for target in DTYPES:
+                draft.add("cast", x, dtype=target)
 
 
 @verifies("statements.constant.computed")
@@ -111,6 +141,33 @@ def test_rows_without_any_finite_number(subject: Subject) -> None:
 
 
 @verifies("statements.reduction.each")
+def test_infinities_in_sums(subject: Subject) -> None:
+    """One makes an infinity of a sum, two that differ make NaN; a zero and one make NaN."""
+    for dtype in FLOATS:
+        with shown(subject) as draft:
+            rows = [[1, INF, 2, 3, 4], [-INF, 1, 2, -INF, 3], [INF, 1, 1, 2, -INF], [1, 2, 3, 4, 0],
+                    [0, 1, INF, 1, 1]]
+            x = given(draft, rows, dtype)
+            _reduced(draft, x, "sum", "mean", "prod")
+            draft.add("sum", x, axes=[0], keepdims=False)
+            draft.add("cumsum", x, axis=1)
+
+
+@verifies("statements.reduction.each")
+def test_reductions_have_the_digits_of_their_dtype(subject: Subject) -> None:
+    """Whole numbers whose sums fit: exact along each axis and along several."""
+    for dtype, digits in (("float64", 48), ("float32", 19), ("int64", 58), ("int32", 27)):
+        with shown(subject) as draft:
+            numbers = np.random.default_rng(4).integers(-(2**digits), 2**digits, (2, 4, 4)) | 1
+            x = given(draft, numbers, dtype)
+            for axes in ([0], [1], [2], [0, 1], [1, 2], [0, 1, 2]):
+                for do in ("sum", "max", "min", *(["mean"] if dtype in FLOATS else [])):
+                    draft.add(do, x, axes=axes, keepdims=False)
+            for axis in range(3):
+                draft.add("cumsum", x, axis=axis)
+
+
+@verifies("statements.reduction.each")
 def test_the_ends_of_each_dtype_in_a_reduction(subject: Subject) -> None:
     for dtype in INTEGERS:
         limits = np.iinfo(dtype)
@@ -123,10 +180,12 @@ def test_the_ends_of_each_dtype_in_a_reduction(subject: Subject) -> None:
 
 #: Where a function ends, and where it is all but one of its limits; normal numbers everywhere.
 NEAR: dict[str, list[Any]] = {
-    "exp": [88.0, 88.5, 88.7, -86.5, -87.0, -87.3, 1e-4, -1e-4, 1e-30, 30.0, -30.0],
-    "log": [1e-37, 3e38, 1.0, 0.9, 1.1, 0.5, 2.0, 1e-10, 1e10],
-    "sin": [1e-4, 1e-8, 1e-30, 3.0, 3.1, 22.0, 355.0, 1e4, 1e5, 2e7, -2e7, 1e9],
-    "tanh": [1e-8, -1e-8, 1e-4, 1e-30, 0.1, 3.0, 8.9, 9.1, -20.0, -1e-3]}
+    "exp": [88.0, 88.5, 88.7, -86.5, -87.0, -87.3, 1e-4, -1e-4, 1e-30, 30.0, -30.0, 1 / 3, 50 / 7,
+            -300 / 7, -500 / 7, 600 / 7],
+    "log": [1e-37, 3e38, 1.0, 0.9, 1.1, 0.5, 2.0, 1e-10, 1e10, 1 + 1e-3, 1 - 1e-3, 1 + 2e-6,
+            1 - 2e-6, 1 + 1e-9, 1 - 1e-9, 7e20 / 3],
+    "sin": [1e-4, 1e-8, 1e-30, 3.0, 3.1, 22.0, 355.0, 1e4, 1e5, 2e7, -2e7, 1e9, 1 / 3, 1e-2 / 7],
+    "tanh": [1e-8, -1e-8, 1e-4, 1e-30, 0.1, 3.0, 8.9, 9.1, -20.0, -1e-3, 1 / 3, 50 / 7, 1e-2 / 7]}
 
 
 @verifies("statements.function.digits")
@@ -148,6 +207,9 @@ def test_weights_of_large_numbers_of_each_dtype(subject: Subject) -> None:
             x = given(draft, rows, dtype)
             for axis in (0, 1):
                 draft.add("softmax", x, axis=axis)
+            block = given(draft, [rows, np.array(rows)[::-1].tolist(), np.array(rows).T], dtype)
+            for axis in (0, 1, 2):
+                draft.add("softmax", block, axis=axis)
 
 
 @verifies("statements.pow.value")

@@ -53,6 +53,11 @@ def _arithmetic() -> Iterator[Program]:
               draft.add("bitcast", draft.add("bitcast", draft.constant(draft.kinds[x], 0.5),
                                              dtype="int32"), dtype="float32"))
     yield _finished(draft)
+    draft = Draft()
+    x = _square(draft)
+    chosen = draft.add("where", draft.add("less", x, _square(draft, seed=1)), x,
+                       draft.constant(draft.kinds[x], "-inf"))
+    yield _finished(draft, draft.add("maximum", chosen, x), chosen)
 
 
 def _movements() -> Iterator[Program]:
@@ -64,6 +69,20 @@ def _movements() -> Iterator[Program]:
         x = given(draft, np.arange(27).reshape(3, 3, 3) - 5, "int32")
         draft.add("add", *[draft.add(do, x, **fields)] * 2)
         yield _finished(draft)
+    shrink = ("shrink", {"bounds": [[0, 3], [0, 3], [0, 2]]})
+    for first, second in ((("permute", {"order": [1, 0, 2]}), ("flip", {"axes": [0]})),
+                          (("flip", {"axes": [2]}), shrink),
+                          (("pad", {"widths": [[1, 0], [0, 0], [0, 1]]}), ("flip", {"axes": [0]}))):
+        draft = Draft()
+        x = given(draft, np.arange(27).reshape(3, 3, 3) - 5, "int32")
+        moved = draft.add(second[0], draft.add(first[0], x, **first[1]), **second[1])
+        draft.add("add", moved, moved)
+        yield _finished(draft)
+    draft = Draft()  # as many elements, in rows of another length
+    x = given(draft, np.arange(12).reshape(2, 6) * 3, "int32")
+    flat = draft.add("reshape", draft.add("flip", x, axes=[0]), shape=[12])
+    draft.add("add", flat, flat)
+    yield _finished(draft)
     for do in ("softmax", "cumsum"):
         draft = Draft()
         draft.add(do, _square(draft), axis=0)
@@ -84,7 +103,8 @@ def _writes() -> Iterator[Program]:
     for view in ([{"do": "shrink", "bounds": [[0, 2], [0, 3]]}],
                  [{"do": "stride", "steps": [2, 1]}, {"do": "flip", "axes": [1]}],
                  [{"do": "permute", "order": [1, 0]},
-                  {"do": "shrink", "bounds": [[1, 3], [0, 3]]}]):
+                  {"do": "shrink", "bounds": [[1, 3], [0, 3]]}],
+                 [{"do": "shrink", "bounds": [[0, 2], [0, 3]]}, {"do": "flip", "axes": [0]}]):
         draft = Draft()
         x = _square(draft, "int32")
         part = given(draft, np.arange(6).reshape(2, 3) + 50, "int32")

@@ -96,11 +96,12 @@ def test_products_of_matrices_that_no_tile_divides(subject: Subject) -> None:
 @verifies("statements.size.any")
 def test_products_need_all_digits_of_their_operands(subject: Subject) -> None:
     """Whole numbers of eleven bits and more, whose products and sums a single holds."""
-    for dtype, digits in (("float32", 11), ("float64", 26), ("int32", 13)):
+    for dtype, digits in (("float32", 11), ("float64", 25), ("int32", 13), ("int64", 30)):
         draft = Draft()
-        numbers = (np.random.default_rng(3).integers(2**(digits - 1), 2**digits, (2, 3, 3)) | 1)
+        numbers = (np.random.default_rng(3).integers(2**(digits - 1), 2**digits, (2, 2, 3, 3)) | 1)
         left, right = (given(draft, each, dtype) for each in numbers)
-        _checked(subject, draft, draft.add("matmul", left, right))
+        one, other = (given(draft, each[0], dtype) for each in numbers)
+        _checked(subject, draft, draft.add("matmul", left, right), draft.add("matmul", one, other))
 
 
 @verifies("statements.size.any")
@@ -186,3 +187,78 @@ def test_many_values_that_come_and_go(subject: Subject) -> None:
             if number % 10 == 9:
                 kept.append(value)
         _checked(subject, draft, *alive)
+
+
+@verifies("statements.size.any")
+def test_whatever_is_left_over_of_sixteen(subject: Subject) -> None:
+    """Each remainder of vectors, behind more than 256 elements, in a loop and in a reduction."""
+    for remainder in range(16):
+        draft = Draft()
+        x, y = (given(draft, _small(272 + remainder, seed), "int32") for seed in (1, 2))
+        total = draft.add("sub", draft.add("mul", x, y), x)
+        spread = np.arange(272 + remainder) * 5 % 311
+        spread[-1], spread[-2] = 400, -400
+        least = given(draft, spread, "int32")
+        _checked(subject, draft, total, draft.add("max", least, axes=[0], keepdims=False),
+                 draft.add("min", least, axes=[0], keepdims=False))
+    for length in (527, 1043):  # 15 and 3 more than whole vectors, behind more of them
+        draft = Draft()
+        x, y = (given(draft, _small(length, seed), "int32") for seed in (1, 2))
+        _checked(subject, draft, draft.add("sub", draft.add("mul", x, y), x))
+
+
+@verifies("statements.size.any")
+def test_products_of_whatever_is_left_over(subject: Subject) -> None:
+    """Rows, inner lengths and columns have each remainder of sixteen once, in other orders."""
+    draft = Draft()
+    table = np.random.default_rng(5).integers(-3, 4, (2, 96, 96))
+    left, right = (given(draft, each, "int32") for each in table)
+    names = []
+    for remainder in range(16):
+        rows, inner, columns = 65 + 5 * remainder % 16, 64 + remainder, 17 + 7 * remainder % 16
+        names.append(draft.add("matmul", draft.add("shrink", left, bounds=[[0, rows], [0, inner]]),
+                               draft.add("shrink", right, bounds=[[0, inner], [0, columns]])))
+        if remainder % 4 == 3:
+            _checked(subject, draft, *names[-4:])
+    draft = Draft()
+    left, right = (given(draft, _small(35 * 6, seed).reshape(35, *last), "int32")
+                   for seed, last in ((1, (2, 3)), (2, (3, 2))))
+    _checked(subject, draft, draft.add("matmul", left, right))
+
+
+@verifies("statements.size.any")
+def test_an_index_of_each_dtype_as_far_as_it_goes(subject: Subject) -> None:
+    """Numbers whose first bit is set are no negative ones."""
+    wide = np.arange(300 * 70).reshape(300, 70) % 4001
+    for dtype, places in (("uint8", [0, 127, 128, 255, 200]), ("int8", [0, 127, 64]),
+                          ("uint16", [0, 255, 256, 299]), ("int16", [299, 256, 128]),
+                          ("uint32", [299, 0, 128]), ("int64", [128, 299])):
+        draft = Draft()
+        index = given(draft, places, dtype)
+        _checked(subject, draft, draft.add("gather", given(draft, wide, "int32"), index),
+                 draft.add("gather", given(draft, wide[:, 0], "float32"), index))
+    draft = Draft()
+    many = given(draft, np.arange(MANY) * 3, "int32")
+    _checked(subject, draft, *(draft.add("gather", many, given(draft, places, dtype))
+                               for dtype, places in (("uint16", [32767, 32768, 65535, 40000]),
+                                                     ("int32", [32768, MANY - 1, 65536]))))
+
+
+@verifies("statements.size.any")
+def test_what_runs_along_any_long_axis(subject: Subject) -> None:
+    """Columns and middle axes of some hundred elements, not the rows alone."""
+    for shape, axis in (((1100, 2), 0), ((2, 301, 3), 1), ((300, 2, 2), 0), ((2, 2, 290), 2)):
+        draft = Draft()
+        numbers = _small(prod(shape)).reshape(shape)
+        x, y = given(draft, numbers, "int32"), given(draft, numbers / 4, "float32")
+        names = [draft.add("cumsum", x, axis=axis), draft.add("softmax", y, axis=axis)]
+        names += [draft.add(do, x, axes=[axis], keepdims=False) for do in ("sum", "max", "min")]
+        _checked(subject, draft, *names)
+    draft = Draft()
+    signs = np.where(np.random.default_rng(2).random((3, 70)) < 0.5, -1, 1)
+    signs[:, [0, 35, -1]] = [[-1, 3, 5], [7, -1, 2], [2, 2, -3]]
+    far = np.arange(40001) % 509
+    far[-1], far[-2] = -5, 600
+    x, y = given(draft, signs, "int32"), given(draft, far, "int32")
+    _checked(subject, draft, draft.add("prod", x, axes=[1], keepdims=False),
+             *(draft.add(do, y, axes=[0], keepdims=False) for do in ("max", "min", "sum")))
