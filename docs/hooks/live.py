@@ -6,10 +6,13 @@ where a browser runs no scripts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import digits
+
+from impl import Context, Tensor
 
 
 def live(name: str, data: Any, caption: str, instead: str = "") -> str:
@@ -30,6 +33,66 @@ def digits_figure() -> str:
                 "and orange is negative; the strip above them is the arena.")
 
 
+# Where kernels begin -----------------------------------------------------------------------
+
+
+class Operation(NamedTuple):
+    """A line of a program: what it makes, of what, and how."""
+
+    makes: str
+    reads: tuple[str, ...]
+    words: str
+    run: Callable[..., Tensor]
+
+
+#: A softmax of each row, and then each column as a share of its greatest element.
+LINES = (
+    Operation("m", ("x",), "max of each row", lambda x: x.max(1, keepdim=True)),
+    Operation("e", ("x", "m"), "exp(x - m)", lambda x, m: (x - m).exp()),
+    Operation("s", ("e",), "sum of each row", lambda e: e.sum(1, keepdim=True)),
+    Operation("p", ("e", "s"), "e / s", lambda e, s: e / s),
+    Operation("c", ("p",), "max of each column", lambda p: p.max(0, keepdim=True)),
+    Operation("z", ("p", "c"), "p / c", lambda p, c: p / c),
+)
+
+
+def segment_document(values: Mapping[str, Tensor], first: int, last: int) -> dict[str, Any]:
+    """The schedule of some lines one after the other, of which the others come from memory, and
+    which leave in memory what others read.
+    """
+    found = dict(values)
+    for line in LINES[first:last + 1]:
+        found[line.makes] = line.run(*(found[name] for name in line.reads))
+    later = {name for line in LINES[last + 1:] for name in line.reads} | {LINES[-1].makes}
+    kept = [line.makes for line in LINES[first:last + 1] if line.makes in later]
+    document = Tensor.schedule_document(*(found[name] for name in kept))
+    inputs = sorted({name for line in LINES[first:last + 1] for name in line.reads}
+                    - {line.makes for line in LINES[first:last + 1]})
+    return {"kernels": [{"name": kernel["name"], "bytes": kernel["bytes"]}
+                        for kernel in document["kernels"]],
+            "reads": inputs, "writes": kept,
+            "together": [row["reason"] for row in document["fusions"]],
+            "apart": list(dict.fromkeys(row["reason"] for row in document["boundaries"]))}
+
+
+def fusion_figure() -> str:
+    with Context(DEVICE="REFERENCE"):
+        values = {"x": Tensor.zeros(64, 512).contiguous().realize()}
+        for line in LINES:
+            made = line.run(*(values[name] for name in line.reads))
+            values[line.makes] = made.contiguous().realize()
+        documents = {f"{first} {last}": segment_document(values, first, last)
+                     for first, last in (*((at, at) for at in range(len(LINES))),
+                                         *combinations(range(len(LINES)), 2))}
+    sizes = {name: value.nbytes() for name, value in values.items()}
+    data = {"lines": [{"makes": line.makes, "words": line.words} for line in LINES],
+            "sizes": sizes, "least": sizes["x"] + sizes["z"], "segments": documents}
+    return live("fusion", data, "Six lines on a matrix of 64 x 512. Each piece between two "
+                "boundaries was given to the scheduler when this site was built; kernels, bytes "
+                "and reasons are those of its schedules.")
+
+
 FIGURES: dict[str, Callable[[], str]] = {
     "digits": digits_figure,
+    "fusion": fusion_figure,
 }
