@@ -75,6 +75,36 @@ USES: dict[str, tuple[str, Any]] = {
                 page.querySelector("output").textContent.slice(0, 1),
                 page.querySelectorAll(".live-kernels > li").length]; }""",
                ["js", "6", True, "7", 3]),
+    "fusion": ("""async ({page, key}) => {
+        const gaps = [...page.querySelectorAll(".live-gap")], found = [];
+        const say = () => found.push(page.querySelector(".live-said").textContent);
+        say();
+        gaps[1].click(); say();                       // e and s are one kernel
+        key(gaps[2], "ArrowUp"); say();               // their next boundary goes up, they are two
+        page.querySelectorAll(".live-buttons button")[1].click(); say();
+        return [...found, gaps.filter((gap) => gap.textContent.includes("still")).length,
+                page.activeElement === gaps[1],
+                [...page.querySelectorAll("li b")].some((b) => b.textContent.endsWith("not one kernel"))]; }""",
+               ["6 kernels, 1.13 MiB moved.", "5 kernels, 1.005 MiB moved.",
+                "5 kernels, 1.004 MiB moved.", "2 kernels, 512 KiB moved.", 1, True, True]),
+    "order": ("""async ({page, key}) => {
+        const said = page.querySelector(".live-said"), found = [said.textContent.slice(0, 19)];
+        const first = page.querySelector("[data-kernel]").dataset.kernel;
+        for (let i = 0; i < 4; i++) key(page.querySelector(`[data-kernel="${first}"]`), "ArrowDown");
+        found.push(said.textContent.slice(0, 23), page.querySelector("li b").textContent,
+                   page.activeElement.dataset.kernel === first);
+        page.querySelectorAll(".live-buttons button")[1].click();
+        return [...found, said.textContent.endsWith("as in the order that the scheduler chose.")]; }""",
+              ["This order is right", "This order gives wrong ", "RAW", True, True]),
+    "memory": ("""async ({page, key}) => {
+        const said = page.querySelector(".live-said"), found = [said.textContent.slice(0, 8)];
+        const block = page.querySelectorAll("[role=slider]")[1];
+        key(block, "Home");
+        found.push(block.getAttribute("aria-valuetext"), said.textContent);
+        page.querySelectorAll(".live-buttons button")[1].click();
+        return [...found, said.textContent.slice(0, 7)]; }""",
+               ["7.5 KiB.", "bytes 0 to 1279, over b1",
+                "b1 and b2 are alive together and overlap.", "4.5 KiB"]),
 }
 
 

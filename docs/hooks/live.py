@@ -92,7 +92,57 @@ def fusion_figure() -> str:
                 "and reasons are those of its schedules.")
 
 
+# Orders, and memory -------------------------------------------------------------------------
+
+
+def order_figure() -> str:
+    """Three branches with a large temporary each, and a total that is read and then replaced."""
+    with Context(DEVICE="REFERENCE", FUSE=0):
+        x = Tensor.zeros(32, 64).contiguous().realize()
+        total = Tensor.zeros(32).contiguous().realize()
+        branches, before = (x * 2, x + 3, x.exp()), total.sum()
+        sums = [branch.sum(1) for branch in branches]
+        total.assign(total + sums[0] + sums[1] + sums[2])
+        document = Tensor.schedule_document(total, before)
+    data = {key: document[key] for key in ("order", "dependencies", "memory")}
+    data["buffers"] = [{key: row[key] for key in ("id", "name", "kind", "bytes")}
+                       for row in document["buffers"]]
+    data["kernels"] = [{"id": kernel["id"], "label": kernel["label"].split(" (")[0],
+                        **{what: [each["buffer"] for each in kernel[what]]
+                           for what in ("reads", "writes")}} for kernel in document["kernels"]]
+    return live("order", data, "A schedule of this implementation, without fusion. A column is a "
+                "temporary: W where it is written, R where it is read. The bars are the bytes that "
+                "are alive while a kernel runs.")
+
+
+def memory_figure() -> str:
+    """Values of different sizes, some of which are needed for long."""
+    with Context(DEVICE="REFERENCE", FUSE=0):
+        x = Tensor.zeros(8, 64).contiguous().realize()
+        a = x[:3].sin()
+        b = x[:5] + a[:1]
+        c = a[:2] * b[:1]
+        d = b[:4] + c[:1]
+        e = x[:6] + d[:1]
+        f = e[:3] + c[:1]
+        g = e[:5] * f[:1]
+        h = g[:2] + d[:2]
+        result = h + f[:2]
+        document = Tensor.schedule_document(result)
+    names = {row["id"]: row["name"] for row in document["buffers"]}
+    memory = document["memory"]
+    data = {"positions": len(document["order"]), "alignment": memory["alignment"],
+            "planned": memory["planned"], "least": memory["lower_bound"],
+            "blocks": [{"name": names[row["buffer"]],
+                        **{key: row[key] for key in ("bytes", "offset", "first", "last")}}
+                       for row in memory["placements"]]}
+    return live("memory", data, "The temporaries of a schedule of this implementation: as wide as "
+                "the life, as high as the size, upwards from address 0.")
+
+
 FIGURES: dict[str, Callable[[], str]] = {
     "digits": digits_figure,
     "fusion": fusion_figure,
+    "order": order_figure,
+    "memory": memory_figure,
 }
