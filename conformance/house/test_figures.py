@@ -84,17 +84,19 @@ USES: dict[str, tuple[str, Any]] = {
         page.querySelectorAll(".live-buttons button")[1].click(); say();
         return [...found, gaps.filter((gap) => gap.textContent.includes("still")).length,
                 page.activeElement === gaps[1],
-                [...page.querySelectorAll("li b")].some((b) => b.textContent.endsWith("not one kernel"))]; }""",
+                [...page.querySelectorAll("li b")].some(
+                  (b) => b.textContent.endsWith("not one kernel"))]; }""",
                ["6 kernels, 1.13 MiB moved.", "5 kernels, 1.005 MiB moved.",
                 "5 kernels, 1.004 MiB moved.", "2 kernels, 512 KiB moved.", 1, True, True]),
     "order": ("""async ({page, key}) => {
         const said = page.querySelector(".live-said"), found = [said.textContent.slice(0, 19)];
         const first = page.querySelector("[data-kernel]").dataset.kernel;
-        for (let i = 0; i < 4; i++) key(page.querySelector(`[data-kernel="${first}"]`), "ArrowDown");
+        for (let i = 0; i < 4; i++)
+          key(page.querySelector(`[data-kernel="${first}"]`), "ArrowDown");
         found.push(said.textContent.slice(0, 23), page.querySelector("li b").textContent,
                    page.activeElement.dataset.kernel === first);
         page.querySelectorAll(".live-buttons button")[1].click();
-        return [...found, said.textContent.endsWith("as in the order that the scheduler chose.")]; }""",
+        return [...found, said.textContent.endsWith("that the scheduler chose.")]; }""",
               ["This order is right", "This order gives wrong ", "RAW", True, True]),
     "memory": ("""async ({page, key}) => {
         const said = page.querySelector(".live-said"), found = [said.textContent.slice(0, 8)];
