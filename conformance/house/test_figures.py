@@ -107,6 +107,28 @@ USES: dict[str, tuple[str, Any]] = {
         return [...found, said.textContent.slice(0, 7)]; }""",
                ["7.5 KiB.", "bytes 0 to 1279, over b1",
                 "b1 and b2 are alive together and overlap.", "4.5 KiB"]),
+    "ring": ("""async ({page}) => {
+        const said = page.querySelector(".live-said"), found = [];
+        const buttons = [...page.querySelectorAll("button")];
+        for (const algorithm of buttons.slice(0, 4)) {
+          algorithm.click();
+          for (let i = 0; i < 9; i++) buttons.at(-1).click();
+          found.push(`${algorithm.textContent}: ${said.textContent}`);
+        }
+        return found; }""",
+             [f"{name}: Round {rounds} of {rounds}: {parts} parts sent so far, {most} by the "
+              "busiest device. All devices have all sums."
+              for name, rounds, parts, most in (("naive", 4, 24, 12), ("ring", 6, 24, 6),
+                                                ("tree", 4, 24, 8), ("all-to-all", 4, 24, 6))]),
+    "rewrite": ("""async ({page}) => {
+        const next = [...page.querySelectorAll("button")].at(-1), names = [];
+        const say = () => names.push(page.querySelector(".live-said b").textContent);
+        say(); next.click(); say();
+        const marked = [...page.querySelectorAll("mark")].map((each) => each.textContent).join("");
+        for (let i = 0; i < 20; i++) next.click();
+        return [names.map((name) => name.split(". ")[1]), marked,
+                page.querySelector(".live-text").textContent.includes("for (long i0")]; }""",
+                [["as it was written", "x / 2**k"], "*0.125", True]),
 }
 
 

@@ -6,13 +6,22 @@ where a browser runs no scripts.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import digits
 
 from impl import Context, Tensor
+from impl.choosing import hand_steps
+from impl.collectives import ALGORITHMS
+from impl.dialects import C
+from impl.kernel import DeviceLimits
+from impl.render import render
+from impl.rewrite.written import written_tree
+from impl.steps import apply_steps
 
 
 def live(name: str, data: Any, caption: str, instead: str = "") -> str:
@@ -140,9 +149,63 @@ def memory_figure() -> str:
                 "the life, as high as the size, upwards from address 0.")
 
 
+# Several devices --------------------------------------------------------------------------------
+
+
+def ring_figure() -> str:
+    """The rounds of all algorithms for a sum on four devices, a part for each of them."""
+    count = 4
+    found = {name: [[asdict(move) for move in moves] for moves in make(count, count)]
+             for name, make in ALGORITHMS["all-reduce"].items()}
+    return live("ring", {"count": count, "algorithms": found}, "An all-reduce of four parts on "
+                "four devices: a0 is part 0 of what device 0 was given. The rounds are those that "
+                "this implementation runs. A whole line adds what it brings, a dashed one "
+                "replaces; in green is what is done.")
+
+
+# From a line to a kernel ------------------------------------------------------------------------
+
+LINE = "((a @ b) / 8).maximum(0)"
+
+
+def numbered(text: str) -> str:
+    """A text whose loops have small numbers, in the order in which they appear."""
+    known: dict[str, str] = {}
+    return re.sub(r"\br\d+\b", lambda name: known.setdefault(name[0], f"r{len(known)}"), text)
+
+
+def rewrite_figure() -> str:
+    """The way of a line: rewritten by rules, planned, changed by steps, printed."""
+    with Context(DEVICE="REFERENCE", TRACK_MATCH_STATS=2):
+        a, b = (Tensor.zeros(*shape).contiguous().realize() for shape in ((8, 16), (16, 8)))
+        result = eval(LINE, {"a": a, "b": b})
+        rewrites = Tensor.runtime.document([result], programs=True)["rewrites"]
+        kernel = result.schedule()[0].ast
+    stages = []
+    for place, row in enumerate(rewrites):
+        stages += [{"part": f"rule {place}", "name": "as it was written", "why": "",
+                    "text": numbered(row["before"])},
+                   {"part": f"rule {place}", "name": row["rule"], "why": "a rule of the rewriter",
+                    "text": numbered(row["after"])}]
+    chosen = hand_steps(kernel, DeviceLimits(vector_bytes=32, vector_registers=16))
+    stages.append({"part": "kernel", "name": "a kernel, as planned", "why": "",
+                   "text": numbered(written_tree(kernel))})
+    for count, (step, reason) in enumerate(chosen, 1):
+        made = apply_steps(kernel, [each for each, _ in chosen[:count]])
+        stages.append({"part": "kernel", "name": step.name, "why": reason,
+                       "text": numbered(written_tree(made))})
+    for name, steps in (("C, without any step", []), ("C, with all steps", chosen)):
+        text = render(apply_steps(kernel, [each for each, _ in steps]), C())
+        stages.append({"part": name, "name": name, "why": "", "text": text.body})
+    return live("rewrite", {"line": LINE, "stages": stages}, "What became of one line. What a step "
+                "changed is marked.")
+
+
 FIGURES: dict[str, Callable[[], str]] = {
     "digits": digits_figure,
     "fusion": fusion_figure,
     "order": order_figure,
     "memory": memory_figure,
+    "ring": ring_figure,
+    "rewrite": rewrite_figure,
 }
