@@ -66,6 +66,18 @@ class _Runtime:
     def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
         return realize.pieces(tensor)
 
+    def put_pieces(self, tensor: Any, given: list[np.ndarray]) -> None:
+        realize.put_pieces(tensor, given)
+
+    def present(self, mesh: Mesh) -> list[int]:
+        device = Device[mesh]
+        assert isinstance(device, collectives.MeshDevice)
+        return device.numbers
+
+    def told(self, mesh: Mesh, purpose: str, given: bytes) -> list[bytes]:
+        several = any("@" in device for device in mesh.devices)
+        return distributed.all_gather(purpose, given) if several else [given]
+
     def sharding(self, tensor: Any) -> Any:
         return multi.sharding_of_node(tensor.uop)
 

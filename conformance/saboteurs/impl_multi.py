@@ -31,6 +31,21 @@ class LeavesGradientsWhole(Edit):
     new = "given = given.shard_like(tensor) if tensor is None else given"
 
 
+class TakesAnyPieces(Edit):
+    rule = "multi.local.whole"
+    description = "pieces are not compared with those that the devices should have"
+    file = "impl/multi/local.py"
+    old, new = "if size != wanted:", "if len(size) != len(wanted):"
+
+
+class PutsPiecesInTheFirst(Edit):
+    rule = "multi.local.whole"
+    description = "each device is given the last piece"
+    file = "impl/tensor/placement.py"
+    old, new = "cls.runtime.put_pieces(found, blocks)", \
+        "cls.runtime.put_pieces(found, blocks[-1:] * len(blocks))"
+
+
 class PutsTogetherWhatIsWritten(Edit):
     rule = "multi.write.region"
     description = "a write of a part puts the whole value together"
@@ -369,11 +384,19 @@ class KeepsAllArenas(Edit):
 
 
 class NamesTheWayItLies(Edit):
-    rule = "multi.transfer.instead+2"
+    rule = "multi.transfer.instead+3"
     description = "the sharding that is told is the one that the value has"
     file = "impl/multi/pieces.py"
-    old = "    instead = in_words(axes) if"
-    new = "    instead = in_words(given.axes) if"
+    old = "else _instead(node, given.axes, axes)"
+    new = "else _instead(node, given.axes, given.axes)"
+
+
+class TellsHowTheViewShouldLie(Edit):
+    rule = "multi.transfer.instead+3"
+    description = "of a transposed view the sharding is told that the view should have"
+    file = "impl/multi/pieces.py"
+    old = "found = [found[node.arg.index(axis)] for axis in range(rank)]"
+    new = "found = list(found)"
 
 
 class EachSumGoesAlone(Edit):

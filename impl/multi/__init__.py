@@ -6,6 +6,7 @@
     coordinates  where a device stands, as a number of its kernels
     pieces       what each device has of a value; how it is brought into another sharding
     laying       onto a mesh, and off it
+    local        the form of a value, from those of its pieces
     operands     in which sharding operands are brought together
     movement     movement operations of pieces
     rows         rows that are looked up, or combined into others
@@ -17,6 +18,7 @@
 from impl.multi.buckets import Buckets, behind, likeness
 from impl.multi.coordinates import Coordinate
 from impl.multi.divide import Divider
+from impl.multi.local import LocalForm
 from impl.multi.mesh import PLAIN_AXIS, Mesh, Sharding, Wish, meshes, piece, sharding_of
 from impl.multi.pieces import Piece
 from impl.multi.program import divided, is_spread, sharding_of_node
@@ -24,6 +26,6 @@ from impl.multi.rolls import rolled
 from impl.multi.transfers import LATENCY, PER_BYTE, PER_OPERATION, Transfer
 
 __all__ = ["LATENCY", "PER_BYTE", "PER_OPERATION", "PLAIN_AXIS", "Buckets", "Coordinate",
-           "Divider", "Mesh", "Piece", "Sharding", "Transfer", "Wish", "behind",
+           "Divider", "LocalForm", "Mesh", "Piece", "Sharding", "Transfer", "Wish", "behind",
            "divided", "is_spread", "likeness", "meshes", "piece", "rolled", "sharding_of",
            "sharding_of_node"]

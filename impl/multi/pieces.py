@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from impl.dtypes import dtypes
 from impl.gradient import nodes
-from impl.ir import Ops, Shape, UOp
+from impl.ir import ELEMENTWISE, Ops, Shape, UOp
 from impl.multi.coordinates import coordinate
 from impl.multi.mesh import Mesh, Sharding, piece
 from impl.multi.transfers import Axes, Due, Transfer, bytes_sent, passages
@@ -113,7 +113,7 @@ def _sent(given: Piece, axes: Axes) -> UOp:
     """A value that has to be sent, in another sharding of its mesh."""
     assert given.sharding is not None
     mesh, node, now = given.sharding.mesh, given.node, list(given.axes)
-    instead = in_words(axes) if node.op is Ops.BUFFER else ""
+    instead = "" if given.due else _instead(node, given.axes, axes)
     for transfer, cut, joined in passages(mesh, given.axes, axes, given.due, instead):
         if cut is not None:
             node = axis_in_pieces(node, cut, given.shape[cut], transfer.count, True)
@@ -126,6 +126,58 @@ def _sent(given: Piece, axes: Axes) -> UOp:
         if wanted is not None and now[axis] is None:
             node = _own(node, axis, given.shape[axis], wanted, mesh)
     return node
+
+
+def _instead(node: UOp, axes: Axes, wanted: Axes) -> str:
+    """How the memory of a value, or of a view of one, could lie so that nothing were sent; empty
+    where that is not known.
+    """
+    # r[impl multi.transfer.instead+3]
+    found, local = list(wanted), nodes.shape_of(node)
+    if any(name is not None and identical((size,), (1,))
+           for name, size in zip(axes, local, strict=True)):
+        return "it lay " + in_words(wanted) if node.op is Ops.BUFFER else ""  # as new axes look
+    what = "it" if node.op is Ops.BUFFER else "the tensor that it shows"
+    while node.op is not Ops.BUFFER:
+        if node.op not in _VIEWS and not (node.op in ELEMENTWISE and len(node.src) == 1):
+            return ""
+        rank = len(nodes.shape_of(node.src[0]))
+        if not any(found):
+            found = [None] * rank
+        elif node.op is Ops.PERMUTE:
+            found = [found[node.arg.index(axis)] for axis in range(rank)]
+        elif node.op is Ops.RESHAPE:
+            kept = _with_ones_moved(nodes.shape_of(node), nodes.shape_of(node.src[0]), found)
+            if kept is None:
+                return ""
+            found = kept
+        elif node.op is Ops.EXPAND:
+            found = [name if identical((before,), (after,)) else None for name, before, after in zip(
+                found, nodes.shape_of(node.src[0]), nodes.shape_of(node), strict=True)]
+        elif node.op not in ELEMENTWISE:
+            return ""
+        node = node.src[0]
+    return f"{what} lay {in_words(tuple(found))}"
+
+
+#: What shows memory in another form, and needs nothing of other devices where that is whole.
+_VIEWS = frozenset({Ops.PERMUTE, Ops.RESHAPE, Ops.EXPAND, Ops.SHRINK, Ops.PAD, Ops.FLIP})
+
+
+def _with_ones_moved(shape: Shape, before: Shape, axes: Sequence[str | None]
+                     ) -> list[str | None] | None:
+    """The cuts of a shape, as those of one that differs in axes of size 1 only; else None."""
+    wide, names = [], []
+    for size, name in zip(shape, axes, strict=True):
+        if not identical((size,), (1,)):
+            wide.append(size)
+            names.append(name)
+        elif name is not None:
+            return None
+    if not identical(tuple(wide), tuple(size for size in before if not identical((size,), (1,)))):
+        return None
+    left = iter(names)
+    return [None if identical((size,), (1,)) else next(left) for size in before]
 
 
 def count_brought(given: Piece, axes: Axes, change: int) -> None:

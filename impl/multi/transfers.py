@@ -41,8 +41,8 @@ class Transfer:
         select           s            -> s             of what all have, on one device
         own              s            -> s             what one device has, as a value of its own
 
-    `target` is the device, or the mesh, where the value lies. `instead` says how the value, which
-    is in memory, could lie so that nothing were sent.
+    `target` is the device, or the mesh, where the value lies. `instead` says how the value, or
+    the tensor in memory that it shows, could lie so that nothing were sent.
     """
 
     kind: str
@@ -93,8 +93,7 @@ class Transfer:
         """What is sent, how much by each device, and why; `nbytes` are those of each source."""
         way = {"broadcast": "to", "scatter": "to"}.get(self.kind, "from")
         which = "one" if self.kind in ("select", "own") else "each"
-        # r[impl multi.transfer.instead+2]
-        instead = f"; nothing would be sent if it lay {self.instead}" if self.instead else ""
+        instead = f"; nothing would be sent if {self.instead}" if self.instead else ""
         several = f"; {len(nbytes)} values go together" if len(nbytes) > 1 else ""
         return (f"{self}, {sum(map(self.sent, nbytes))} bytes {way} {which} device: "
                 f"{_WHY[self.kind]}{instead}{several}")

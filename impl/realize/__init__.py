@@ -30,10 +30,18 @@ from impl.realize.prepared import LaunchedCall, Made, Prepared, Segments, TaskSe
 from impl.realize.run import Run, commit, ensure_memory, poison, programs_of
 from impl.realize.schedule import run_schedule, schedule, schedule_document
 from impl.realize.session import session
-from impl.realize.values import peek, pieces, read, read_part, realize, refuse_reading
+from impl.realize.values import (
+    peek,
+    pieces,
+    put_pieces,
+    read,
+    read_part,
+    realize,
+    refuse_reading,
+)
 
 __all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "Prepared", "Request", "Run",
            "Segments", "TaskSegment", "commit", "ensure_memory", "environment", "in_force",
            "items_of", "lock", "measured", "peek", "pieces", "planned", "planned_run", "poison",
-           "programs_of", "read", "read_part", "realize", "refuse_reading", "run_loop",
-           "run_schedule", "schedule", "schedule_document", "session", "values_of"]
+           "programs_of", "put_pieces", "read", "read_part", "realize", "refuse_reading",
+           "run_loop", "run_schedule", "schedule", "schedule_document", "session", "values_of"]

@@ -163,6 +163,14 @@ def pieces(holder: Holder) -> list[tuple[int, np.ndarray]]:
                 for number, member in zip(device.numbers, memory.members, strict=True)]
 
 
+def put_pieces(holder: Holder, given: Sequence[np.ndarray]) -> None:
+    """Fill what each device of this process has of a value in memory, in the order of the mesh."""
+    leaf = leaf_of(holder.uop)
+    assert leaf is not None
+    for member, elements in zip(ensure_memory(leaf.arg[0]).members, given, strict=True):
+        member.device.copy_in(member, elements)
+
+
 def peek(holder: Holder) -> np.ndarray | None:
     """The result of `read` for a value in memory; None otherwise, and where nothing may be read."""
     if session.capturing.observers:  # what is printed shows no elements, and is not printed again

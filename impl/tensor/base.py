@@ -62,6 +62,15 @@ class Runtime(Protocol):
     def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
         """What each device of this process has of a tensor on a mesh, by its number there."""
 
+    def put_pieces(self, tensor: Any, given: list[np.ndarray]) -> None:
+        """Fill what each device of this process has of a tensor on a mesh, in their order."""
+
+    def present(self, mesh: Mesh) -> list[int]:
+        """The numbers of the devices of a mesh that this process has."""
+
+    def told(self, mesh: Mesh, purpose: str, given: bytes) -> list[bytes]:
+        """What each process of a mesh tells the others, once all have come with this purpose."""
+
     def sharding(self, tensor: Any) -> Any:
         """How a tensor lies on its mesh; None if it is on one device."""
 

@@ -51,6 +51,8 @@ _MEANT = {
                     "x.shape, x.dtype or x.grad: a tensor has no more"),
     **dict.fromkeys(("const", "const_like"), "x.full_like"),
     "redistribute": "x.shard", "placements": "x.sharding", "device_mesh": "x.sharding.mesh",
+    **dict.fromkeys(("make_array_from_process_local_data", "make_array_from_single_device_arrays",
+                     "from_shards"), "Tensor.from_local(piece, mesh, data=0)"),
     "full_tensor": "x.numpy, which gathers", "to_local": "x.addressable_shards",
     **dict.fromkeys(("ufix", "usum", "uprod", "alu", "call", "callify", "linear_with_vars",
                      "schedule_linear", "invalids", "max_numel", "max_shape"),

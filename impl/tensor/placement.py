@@ -1,15 +1,17 @@
 """Tensors on several devices. Chapter: spec/multi.md."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from impl.dtypes import dtypes
-from impl.errors import ArgumentError
+from impl.effects import new_buffer_node
+from impl.errors import ArgumentError, ShapeError
 from impl.ir import Ops, UOp
-from impl.multi import PLAIN_AXIS, Mesh, Sharding, Wish, sharding_of
+from impl.multi import PLAIN_AXIS, LocalForm, Mesh, Sharding, Wish, sharding_of
 from impl.tensor.base import TensorBase
 
 
@@ -41,15 +43,71 @@ class Shards(TensorBase):
             AxisError: the tensor has no such axis.
         """
         mesh = self._mesh(devices)
-        if not isinstance(devices, Mesh):
-            axes = {PLAIN_AXIS: axis}
-        elif axis is not None and len(mesh.axes) == 1:
-            axes = {next(iter(mesh.axes)): axis}
-        elif axis is not None:  # r[impl multi.mesh.axis+2]
-            raise ArgumentError("shard", f"axis {axis} of {mesh!r} with several axes",
-                                f"name them: shard(mesh, {next(iter(mesh.axes))}={axis})")
-        found = sharding_of(mesh, self.shape, axes)
+        found = sharding_of(mesh, self.shape, _cuts(mesh, devices, axis, axes))
         return self._laid(Wish(mesh, found.axes) if wish else found)
+
+    @classmethod
+    def from_local(cls, local: Any, devices: Any, axis: int | None = None, *,
+                   shape: Sequence[int] | None = None, **axes: int | None) -> Self:
+        """A tensor on several devices, made of what this process has of it. Nothing is sent.
+
+        `local` is a list of arrays or tensors, one for each device of this process; or one of them,
+        if that is all that this process has: the piece of its device or, where it has all devices,
+        the whole value. The other arguments are those of `shard`, which says which piece a device
+        has. `shape` is that of the whole value; it is found from the pieces if it is not given.
+        Of several processes all have to come. With SPEC=1 pieces that are to be copies are
+        compared.
+
+        Raises:
+            ShapeError: the pieces are not those of one value that is cut so.
+            DTypeError: they differ in dtype.
+            ArgumentError: there is not one for each device, one requires a gradient, or copies
+                differ; or as for `shard`.
+            AxisError: the value has no such axis.
+            DistributedError: another process does not come.
+        """
+        mesh = cls._mesh(devices)
+        numbers, cuts = cls.runtime.present(mesh), _cuts(mesh, devices, axis, axes)
+        several = isinstance(local, (list, tuple)) and all(
+            isinstance(part, (np.ndarray, TensorBase)) for part in local)
+        if not several and len(numbers) > 1:
+            whole: Any = local if isinstance(local, TensorBase) else cls(local)
+            if shape is not None and tuple(shape) != whole.shape:
+                raise ShapeError("from_local", f"this process has all devices of {mesh!r}, and is "
+                                 f"given shape {whole.shape} of {tuple(shape)}",
+                                 "give all of the value, or a list with a piece for each device")
+            found: Any = whole.detach().shard(mesh, **cuts)
+            return found
+        parts = [part if isinstance(part, TensorBase) else cls(part)
+                 for part in (local if several else [local])]
+        return cls._of_parts(dict(zip(numbers, parts, strict=False)), len(parts), mesh, cuts, shape)
+
+    @classmethod
+    def _of_parts(cls, parts: dict[int, Any], count: int, mesh: Mesh, cuts: dict[str, int | None],
+                  shape: Sequence[int] | None) -> Self:
+        """The tensor of which these are the pieces, by the numbers of their devices."""
+        numbers = cls.runtime.present(mesh)
+        if count != len(numbers):
+            raise ArgumentError("from_local", f"{count} pieces for the {len(numbers)} devices "
+                                f"{', '.join(mesh.devices[i] for i in numbers)}",
+                                "give one for each, in this order")
+        if any(part.requires_grad for part in parts.values()):
+            raise ArgumentError("from_local", "a piece requires a gradient, and would get none",
+                                "pass piece.detach(), and set requires_grad on the result")
+        flat = {number: cls.runtime.read(part) for number, part in parts.items()}
+        form = LocalForm.of_all(mesh, cuts, {
+            number: (part.shape, part.dtype.name, flat[number]) for number, part in parts.items()},
+            None if shape is None else tuple(shape), cls.runtime.told)
+        dtype, local = parts[numbers[0]].dtype, form.sharding.local(form.shape)
+        blocks = []
+        for number, part in parts.items():
+            # Elements past the end of the value are there, and mean nothing.
+            block = np.zeros(local, flat[number].dtype)
+            block[tuple(map(slice, part.shape))] = flat[number].reshape(part.shape)
+            blocks.append(block.reshape(-1))
+        found = cls._made(new_buffer_node(mesh, dtype, form.shape, sharding=form.sharding), mesh)
+        cls.runtime.put_pieces(found, blocks)
+        return found
 
     def shard_(self, devices: Any, axis: int | None = None, **axes: int | None) -> Self:
         """This tensor itself, on several devices from now on; see `shard`."""
@@ -80,14 +138,15 @@ class Shards(TensorBase):
         result.device = sharding.mesh
         return result
 
-    def _mesh(self, devices: Any) -> Mesh:
+    @classmethod
+    def _mesh(cls, devices: Any) -> Mesh:
         """Devices as a mesh of one axis, each by its full name."""
         if isinstance(devices, Mesh):
             return devices
         if isinstance(devices, str) or not isinstance(devices, (tuple, list)):
             raise ArgumentError("shard", f"devices is {devices!r:.60}",
                                 "give a tuple of names, such as ('CPU:0', 'CPU:1'), or a Mesh")
-        found = self._device(tuple(devices))
+        found = cls._device(tuple(devices))
         assert isinstance(found, Mesh)
         return found
 
@@ -127,3 +186,16 @@ class Shards(TensorBase):
                                 tuple(slice(*bounds) for bounds in parts[number]),
                                 elements.reshape(local)[held]))
         return result
+
+
+def _cuts(mesh: Mesh, devices: Any, axis: int | None,
+          axes: dict[str, int | None]) -> dict[str, int | None]:
+    """For each axis of the mesh which axis of a tensor is cut along it, as `shard` is told."""
+    if not isinstance(devices, Mesh):
+        return {PLAIN_AXIS: axis}
+    if axis is not None and len(mesh.axes) == 1:
+        return {next(iter(mesh.axes)): axis}
+    if axis is not None:  # r[impl multi.mesh.axis+2]
+        raise ArgumentError("shard", f"axis {axis} of {mesh!r} with several axes",
+                            f"name them: shard(mesh, {next(iter(mesh.axes))}={axis})")
+    return axes

@@ -243,7 +243,7 @@ def test_what_is_gathered_and_cut_again_is_not_sent() -> None:
     assert sum(row["kind"] == "copy" for row in rows) == 1
 
 
-@verifies("multi.transfer.instead+2")
+@verifies("multi.transfer.instead+3")
 def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
     mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
     random = np.random.default_rng(0)
@@ -263,8 +263,43 @@ def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
     assert told.endswith("nothing would be sent if it lay as copies")
     due = Tensor.schedule_document(x.sum(0))["kernels"][-1]["transfer"]
     assert "nothing would be" not in due
+    (told,) = [row["transfer"] for row in Tensor.schedule_document((x + 1).cumsum(0))["kernels"]
+               if "transfer" in row]
+    assert "nothing would be" not in told  # it was computed
     scattered = Tensor.schedule_document(Tensor.empty(8, 4).shard(mesh, data=0))["kernels"]
     assert [row["sent"] for row in scattered if "sent" in row] == [64]
+
+
+PRODUCTS: list[tuple[str, dict[str, int], dict[str, int], Any]] = [
+    ("w", {"data": 0}, {"data": 0}, lambda x, w: x @ w),
+    ("w", {"data": 0}, {"data": 1}, lambda x, w: x @ w),
+    ("w", {"data": 0}, {"data": 1}, lambda x, w: x @ w.T),
+    ("w", {"data": 0, "model": 1}, {"data": 0}, lambda x, w: x @ w.half().float()),
+    ("x", {"data": 1}, {}, lambda x, w: x.cumsum(1)),
+    ("x", {"model": 0}, {}, lambda x, w: x.T.reshape(1, 8, 1, 4).flip(3)),
+    ("x", {"data": 0}, {"data": 0}, lambda x, w: x.shard(w.sharding.mesh, data=1)),
+    ("x", {"data": 1}, {}, lambda x, w: x.T.shard(x.sharding.mesh, data=1)),
+]
+
+
+@verifies("multi.transfer.instead+3")
+@pytest.mark.parametrize("number", range(len(PRODUCTS)))
+def test_who_does_as_a_transfer_says_sends_nothing(number: int) -> None:
+    """Also where a view is sent: what it says is how the tensor should lie."""
+    which, first, second, of = PRODUCTS[number]
+    mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
+
+    def transfers(x: dict[str, int], w: dict[str, int]) -> list[str]:
+        found = of(Tensor(np.ones((4, 8), np.float32)).shard(mesh, **x).realize(),
+                   Tensor(np.ones((8, 8), np.float32)).shard(mesh, **w).realize())
+        return [row["transfer"] for row in Tensor.schedule_document(found)["kernels"]
+                if "transfer" in row and "needed" in row["transfer"]]
+    (told,) = transfers(first, second)
+    words = told.rpartition(" lay ")[2]
+    wished = {} if words == "as copies" else {
+        name: int(axis) for name, axis in (each.split("=") for each in words.removeprefix(
+            "cut as ").split(", "))}
+    assert not transfers(*((wished, second) if which == "x" else (first, wished))), told
 
 
 @verifies("realize.failure.left+2")

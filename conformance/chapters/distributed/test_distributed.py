@@ -27,7 +27,7 @@ HEAD = """
 import sys, time, os, signal
 import numpy as np
 from impl import Context, Tensor, TinyJit, distributed, nn
-from impl.errors import DistributedError
+from impl.errors import DistributedError, ShapeError
 mesh, me = distributed.mesh(data={count}), distributed.rank()
 """
 
@@ -287,6 +287,17 @@ for found, given in [*kept, (found, given)]:
     for one, two in zip(found, [f(0) for name in ("sum", "prod") for f in (
             getattr(array, name) for array in given)], strict=True):
         np.testing.assert_allclose(one.numpy(), two, rtol=1e-6)
+# Each process has its part only.
+whole, rows = np.arange(14, dtype=np.float32).reshape(7, 2), -(-7 // len(mesh.devices))
+part = whole[me * rows:(me + 1) * rows]
+x = Tensor.from_local(part, mesh, data=0)
+assert x.shape == (7, 2) and (x * 2).sum().item() == 182
+np.testing.assert_array_equal(x.numpy(), whole)
+try:
+    Tensor.from_local(part if me else part[1:], mesh, data=0, shape=(7, 2))
+    raise SystemExit("wrong")
+except ShapeError as error:  # in each
+    assert f"the piece of {mesh.devices[0]} has shape ({rows - 1}, 2)" in str(error), error
 from impl import realize
 for overlap in (0, 1):
     with Context(OVERLAP=overlap), realize.measured() as spans:
@@ -299,6 +310,7 @@ sys.stdout.write("right\\n")
 
 @needs_mpi
 @verifies("collectives.span.named")
+@verifies("multi.local.whole")
 @verifies("distributed.value.equal")
 @pytest.mark.parametrize("count", [2, 3])
 def test_sums_that_are_sent_again_are_those_of_the_new_values(count: int, tmp_path: Path) -> None:
