@@ -152,8 +152,9 @@ def _instead(node: UOp, axes: Axes, wanted: Axes) -> str:
                 return ""
             found = kept
         elif node.op is Ops.EXPAND:
-            found = [name if identical((before,), (after,)) else None for name, before, after in zip(
-                found, nodes.shape_of(node.src[0]), nodes.shape_of(node), strict=True)]
+            sizes = zip(nodes.shape_of(node.src[0]), nodes.shape_of(node), strict=True)
+            found = [name if identical((before,), (after,)) else None
+                     for name, (before, after) in zip(found, sizes, strict=True)]
         elif node.op not in ELEMENTWISE:
             return ""
         node = node.src[0]
