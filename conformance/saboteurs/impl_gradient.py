@@ -66,7 +66,23 @@ class SlopesOfPhases(Edit):
     rule = "gradient.window.sum+4"
     description = "the sum of windows has the gradient of the windows that the signal was cut into"
     file = "impl/gradient/windows.py"
-    old, new = "return with_gradient(total, Custom((taps,), pull))", "return total"
+    old = "return with_gradient(total, ruled("
+    new = "return total or with_gradient(total, ruled("
+
+
+class SlopesOfSeries(Edit):
+    rule = "gradient.nodes.few"
+    description = "the slope of a series is that of its terms"
+    file = "impl/tensor/elementwise.py"
+    old = "return with_gradient(value, ruled("
+    new = "return value or with_gradient(value, ruled("
+
+
+class OneSumOfProducts(Edit):
+    rule = "gradient.nodes.few"
+    description = "the products of several users of a weight are added before they are summed"
+    file = "impl/gradient/rules.py"
+    old, new = "if terms or len(found) < 2:", "if terms or found:"
 
 
 class StepsAmongTheGaps(Edit):
@@ -123,7 +139,7 @@ class OneRepetitionCounts(Edit):
     rule = "gradient.broadcast.sum"
     description = "of the gradients of a repeated element the greatest is taken"
     file = "impl/gradient/rules.py"
-    old = "return nodes.reduce(Ops.ADD, gradient, grown)"
+    old = "return _sum_over(gradient, grown)"
     new = "return nodes.reduce(Ops.MAXIMUM, gradient, grown)"
 
 

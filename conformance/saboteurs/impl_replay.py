@@ -61,6 +61,14 @@ class CapturesForgetForEver(ImplPatch):
         return lambda capture: None
 
 
+class RulesAreForgotten(Edit):
+    rule = "replay.gradient.eager"
+    description = "a gradient that a rule gives a value is lost where the value leaves a call"
+    first = "test_a_gradient_goes_through_what_a_call_returned"
+    file = "impl/replay/history.py"
+    old, new = "and not isinstance(node.tag, Ruled):", "and node.tag:"
+
+
 class MovementsAreKnownOfStandIns(Edit):
     rule = "replay.gradient.eager"
     description = "a movement of an argument that the captured call returned is one of its stand-in"

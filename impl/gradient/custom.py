@@ -21,6 +21,19 @@ class Custom:
 
 
 @dataclass(frozen=True, eq=False)
+class Ruled(Custom):
+    """What a rule says, of the inputs alone: so it can be said of others in their places, too."""
+
+    rule: Callable[[UOp, tuple[UOp, ...]], Sequence[UOp | None]]
+
+
+def ruled(inputs: tuple[UOp, ...],
+          rule: Callable[[UOp, tuple[UOp, ...]], Sequence[UOp | None]]) -> Ruled:
+    """A gradient that `rule` makes of that of the value and of the inputs, and of nothing else."""
+    return Ruled(inputs, lambda gradient: rule(gradient, inputs), rule)
+
+
+@dataclass(frozen=True, eq=False)
 class Lost(Custom):
     """What is said where nothing is known of the gradient: `pull` raises `error`.
 

@@ -6,10 +6,11 @@ Chapter: spec/gradient.md.
 """
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Iterator, Set
 
-from impl.dtypes import dtypes
+from impl.dtypes import HALF, dtypes
 from impl.gradient import in_order, nodes
 from impl.gradient.nodes import div, mul, neg, scale, shape_of, sub, unary, where
 from impl.gradient.windows import add_windows
@@ -209,7 +210,7 @@ def adjoint(op: Ops, arg: tuple, source: Shape, gradient: UOp) -> UOp:
     if op is Ops.EXPAND:
         grown = [axis for axis, size in enumerate(source) if size != arg[axis]
                  or is_number(size, 1) and not is_number(arg[axis], 1)]
-        return nodes.reduce(Ops.ADD, gradient, grown)
+        return _sum_over(gradient, grown)
     if op is Ops.PERMUTE:
         return nodes.permute(gradient, tuple(arg.index(axis) for axis in range(len(arg))))
     if op is Ops.PAD:
@@ -222,6 +223,26 @@ def adjoint(op: Ops, arg: tuple, source: Shape, gradient: UOp) -> UOp:
         return nodes.flip(gradient, arg)
     axis, _, _, step, dilation = arg
     return add_windows(gradient, axis, source[axis], step, dilation)
+
+
+def _sum_over(gradient: UOp, axes: list[int]) -> UOp:
+    """The sum over some axes. A gradient that several users of a weight gave is a sum of products:
+    each of them is added up on its own, as a product of matrices.
+    """
+    terms, found = [gradient], list[UOp]()
+    while terms and gradient.op is Ops.ADD and gradient.dtype not in HALF:
+        term = terms.pop()
+        if term.op is Ops.ADD and term.realized is None:
+            terms += term.src[::-1]
+        elif term.op is Ops.MUL and all(factor.op is Ops.EXPAND for factor in term.src):
+            found.append(term)
+        else:
+            break
+    if terms or len(found) < 2:
+        return nodes.reduce(Ops.ADD, gradient, axes)
+    # r[impl gradient.nodes.few]
+    sums = [nodes.reduce(Ops.ADD, term, axes) for term in found]
+    return functools.reduce(nodes.add, sums)
 
 
 def _movement(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:

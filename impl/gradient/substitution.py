@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from impl.dtypes import dtypes
 from impl.effects import Placeholder
 from impl.gradient import Custom, below, expression_of, nodes
-from impl.gradient.custom import with_gradient
+from impl.gradient.custom import Ruled, ruled, with_gradient
 from impl.gradient.nodes import shape_of, where
 from impl.gradient.rules import adjoint, movement_path, region
 from impl.ir import Ops, UOp, give_origin
@@ -52,6 +52,10 @@ def substituted(roots: Sequence[UOp], replaced: Mapping[UOp, UOp], through: int 
 def renamed_custom(custom: Custom, done: Mapping[UOp, UOp], replaced: Mapping[UOp, UOp],
                    through: int = -1) -> Custom:
     """The same gradient of one's own, with nodes replaced in what it gives too."""
+    inputs = tuple(done.get(each, each) for each in custom.inputs)
+    if isinstance(custom, Ruled):
+        return ruled(inputs, custom.rule)
+
     def pull(gradient: UOp) -> list[UOp | None]:
         # What comes in is of the outside already: only what the function adds is replaced.
         place = Placeholder(None, gradient.dtype, gradient.shape or ()).leaf(gradient.shape or ())
@@ -60,7 +64,7 @@ def renamed_custom(custom: Custom, done: Mapping[UOp, UOp], replaced: Mapping[UO
         bits = -1 if through < 0 else through | place.reads
         made = iter(substituted(known, {**replaced, place: gradient}, bits))
         return [None if part is None else next(made) for part in found]
-    return Custom(tuple(done.get(each, each) for each in custom.inputs), pull)
+    return Custom(inputs, pull)
 
 
 def overwritten(base: UOp, view: UOp, old: UOp, new: UOp) -> UOp:

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 from impl.gradient import nodes
-from impl.gradient.custom import Custom, with_gradient
+from impl.gradient.custom import ruled, with_gradient
 from impl.gradient.nodes import shape_of
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import is_symbolic
@@ -68,11 +68,9 @@ def _as_taps(taps: UOp, total: UOp, axis: int, step: int, dilation: int) -> UOp:
     """The sum of taps, whose gradient is one of windows of what they were added to, and not of the
     windows that the signal was cut into.
     """
-    count, size = shape_of(taps)[axis:axis + 2]
-
-    def pull(gradient: UOp) -> tuple[UOp]:  # r[impl gradient.window.sum+4]
-        return nodes.unfold(gradient, axis, count, size, step, dilation),
-    return with_gradient(total, Custom((taps,), pull))
+    count, size = shape_of(taps)[axis:axis + 2]  # r[impl gradient.window.sum+4]
+    return with_gradient(total, ruled((taps,), lambda gradient, inputs: (
+        nodes.unfold(gradient, axis, count, size, step, dilation),)))
 
 
 #: A window that is added up in so many parts, each without overlaps.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from impl.effects import Buffer
 from impl.errors import GraphError
 from impl.gradient import below, expression_of, leading_to, sources_of
-from impl.gradient.custom import lost, with_gradient
+from impl.gradient.custom import Ruled, lost, with_gradient
 from impl.gradient.nodes import shown_value
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, Shape, UOp, note_late, toposort
@@ -186,7 +186,8 @@ class Expressions:
             before = node in self.before
             why = "" if before else next(
                 (found[source] for source in sources_of(node) if source in found), "")
-            if node.op is Ops.DETACH and node.tag is not None and node in leads:
+            if node.op is Ops.DETACH and node.tag is not None and node in leads \
+                    and not isinstance(node.tag, Ruled):
                 why = why or _CUSTOM
             elif node.op is Ops.BUFFER and node not in self.given and (
                     node.arg[0] not in sources if before else

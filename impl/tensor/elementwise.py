@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from impl.dtypes import HALF, DType, dtypes, promoted, sum_accumulator
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import nodes
+from impl.gradient.custom import ruled, with_gradient
 from impl.gradient.nodes import binary, cast, scale, unary, where
 from impl.ir import Ops, UOp
 from impl.symbolic import identical, is_symbolic
@@ -86,11 +88,19 @@ def _series(x: UOp, square: UOp, first: int, step: int) -> UOp:
     return nodes.mul(x, total)
 
 
+def _with_slope(value: UOp, x: UOp, slope: Callable[[UOp], UOp]) -> UOp:
+    """A function of x that is computed as a series, and its slope."""
+    # r[impl gradient.nodes.few]
+    return with_gradient(value, ruled((x,), lambda gradient, inputs: (
+        nodes.mul(gradient, slope(inputs[0])),)))
+
+
 def exp_less_one(x: UOp) -> UOp:
     """exp(x) - 1, with all digits near 0 too."""
     near = compare(Ops.CMPLT, absolute(x), number(x, 0.5))
     small = where(near, x, number(x, 0))
-    return where(near, _series(small, small, 1, 1), nodes.sub(unary(Ops.EXP, x), number(x, 1)))
+    value = where(near, _series(small, small, 1, 1), nodes.sub(unary(Ops.EXP, x), number(x, 1)))
+    return _with_slope(value, x, lambda x: unary(Ops.EXP, x))
 
 
 def hyperbolic_sine(x: UOp) -> UOp:
@@ -98,7 +108,8 @@ def hyperbolic_sine(x: UOp) -> UOp:
     near = compare(Ops.CMPLT, absolute(x), number(x, 1))
     small = where(near, x, number(x, 0))
     large = nodes.sub(_half_exp(x), _half_exp(nodes.neg(x)))
-    return where(near, _series(small, nodes.mul(small, small), 1, 2), large)
+    value = where(near, _series(small, nodes.mul(small, small), 1, 2), large)
+    return _with_slope(value, x, hyperbolic_cosine)
 
 
 def hyperbolic_cosine(x: UOp) -> UOp:

@@ -271,6 +271,33 @@ def test_several_uses_add_up() -> None:
     assert (y + y * x + x).sum().gradient(x)[0].tolist() == [2 * 3 + 3 * 9 + 1]
 
 
+@verifies("gradient.nodes.few")
+@pytest.mark.parametrize(("function", "slope"), [(Tensor.expm1, np.exp), (Tensor.sinh, np.cosh)])
+def test_a_series_has_the_slope_of_its_function(function: Function, slope: Callable[..., Any]
+                                                ) -> None:
+    x = Tensor(signed(9) / 4, requires_grad=True)
+    y = function(x)
+    gradient = y.sum().gradient(x)[0]
+    known = set(toposort([y.uop]))
+    assert sum(node not in known for node in toposort([gradient.uop])) < 16
+    np.testing.assert_allclose(gradient.numpy(), slope(x.numpy()), rtol=1e-14)
+
+
+@verifies("gradient.nodes.few")
+def test_products_of_several_users_are_summed_each_on_its_own() -> None:
+    inputs = [Tensor(signed(4, 3, seed=seed)) for seed in range(3)]
+    w = Tensor(numbers(3, 5), requires_grad=True)
+    outputs = [x @ w for x in inputs]
+    loss = (outputs[0] * outputs[1] + outputs[2]).sum()
+    gradient = loss.gradient(w)[0]
+    sums = [node for node in toposort([gradient.uop]) if node.op is Ops.REDUCE
+            and node.shape is not None and node.src[0].op is not Ops.MUL]
+    assert not sums
+    one, two, three = (x.numpy() for x in inputs)
+    expected = one.T @ (two @ w.numpy()) + two.T @ (one @ w.numpy()) + three.sum(0)[:, None]
+    np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-12)
+
+
 @verifies("gradient.walk.needed+2")
 def test_only_what_leads_to_a_target_is_differentiated() -> None:
     x, other = Tensor([1.0]), Tensor([2.0])
