@@ -83,9 +83,34 @@ def check(document: Document) -> list[Finding]:
         return findings
     return [*check_order(document, document["order"]), *_versions(document),
             *_dependencies(document), *_initialised(document), *_kinds(document),
-            *_boundaries(document),
+            *_boundaries(document), *_agreeing(document),
             *_devices(document), *_under_way(document), *check_memory(document),
             *(Finding(*each) for each in rounds.wrong([document]))]
+
+
+def _agreeing(document: Document) -> Iterator[Finding]:
+    """What is said twice: stages and fusions, versions of dependences, unplanned memory."""
+    rule = "schedule.document.agrees"
+    stages = {each["id"]: each["stages"] for each in document["kernels"] if "stages" in each}
+    fused = {each["kernel"] for each in document.get("fusions", ())}
+    for kernel, count in stages.items() if "fusions" in document else ():
+        if (count > 1) != (kernel in fused):
+            yield Finding(rule, f"kernel {kernel} has {count} stages, and there is "
+                                f"{'a' if kernel in fused else 'no'} reason that it is fused")
+    touched = {(kernel["id"], each["buffer"], each["version"]) for kernel in document["kernels"]
+               for each in (*kernel["reads"], *kernel["writes"])}
+    for each in document.get("dependencies", ()):
+        what = (each.get("buffer"), each.get("version"))
+        if None not in what and not {(each["before"], *what), (each["after"], *what)} & touched:
+            yield Finding(rule, f"kernel {each['after']} is said to wait for {each['before']} for "
+                                f"version {what[1]} of buffer {what[0]}, which neither touches")
+    if "memory" in document:
+        memory = document["memory"]
+        step = max(1, memory["alignment"])
+        together = sum(-(-each["bytes"] // step) * step for each in memory["placements"])
+        if memory["unplanned"] > together:
+            yield Finding(rule, f"{memory['unplanned']} bytes are said to be needed without a "
+                                f"plan, but all that is placed has {together}")
 
 
 def check_together(documents: Sequence[Document]) -> list[Finding]:

@@ -114,6 +114,10 @@ MISTAKES: list[tuple[str, Spoil]] = [
     ("memory.planned.bounds", lambda d: d["memory"].update(planned=64)),
     ("memory.planned.bounds", lambda d: d["memory"].update(unplanned=100)),
     ("memory.planned.bounds", lambda d: d["memory"].update(lower_bound=64)),
+    ("schedule.document.agrees", lambda d: _fused(d, stages=1, listed=[0])),
+    ("schedule.document.agrees", lambda d: _fused(d, stages=2, listed=[])),
+    ("schedule.document.agrees", lambda d: d["dependencies"][1].update(version=7)),
+    ("schedule.document.agrees", lambda d: d["memory"].update(unplanned=193)),
     ("schedule.document.schema", lambda d: d["kernels"][0].update(id=1)),
     ("schedule.document.schema", lambda d: d["dependencies"][0].update(before=9)),
     ("dependencies.raw.order", lambda d: d["dependencies"][1].update(before=2, after=0)),
@@ -125,6 +129,12 @@ MISTAKES: list[tuple[str, Spoil]] = [
     ("memory.reuse.disjoint", lambda d: _taken_over(d, offset=64)),
     ("memory.reuse.disjoint", lambda d: _taken_over(d, in_place_of=1)),
     ("memory.reuse.disjoint", lambda d: _not_read_where_it_is_taken_over(d))]
+
+
+def _fused(document: Document, stages: int, listed: list[int]) -> None:
+    """Kernel 0 has so many stages, and these kernels are listed as fused."""
+    document["kernels"][0]["stages"] = stages
+    document["fusions"] = [{"kernel": number, "reason": "alike"} for number in listed]
 
 
 def _second_writer(document: Document, version: int) -> None:

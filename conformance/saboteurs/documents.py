@@ -302,3 +302,23 @@ class SettingsAreForgotten(AdapterSaboteur):
         if seen.schedule:
             seen.schedule = self.plans.setdefault(key_of(program), seen.schedule)
         return seen
+
+
+class StagesAreOne(AdapterSaboteur):
+    rule = "schedule.document.agrees"
+    description = "every kernel is said to have one stage, and to be fused for a reason"
+
+    def document(self, document: Document) -> None:
+        for kernel in document["kernels"]:
+            kernel["stages"] = 1
+        document["fusions"] = [{"kernel": kernel["id"], "reason": "their loops are the same"}
+                               for kernel in document["kernels"]]
+
+
+class TwiceAsMuchIsSaved(AdapterSaboteur):
+    rule = "schedule.document.agrees"
+    description = "the memory that a plan saves is said to be twice as much"
+
+    def document(self, document: Document) -> None:
+        if "memory" in document:
+            document["memory"]["unplanned"] += 1 + document["memory"]["unplanned"]

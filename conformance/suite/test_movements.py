@@ -247,7 +247,10 @@ def test_readers_through_movements_keep_what_was_there(subject: Subject) -> None
         [{"do": "permute", "order": [1, 0]}, {"do": "shrink", "bounds": [[1, 4], [0, 2]]},
          {"do": "stride", "steps": [2, 1]}],
         [{"do": "flip", "axes": [0, 1]}, {"do": "reshape", "shape": [12]},
-         {"do": "shrink", "bounds": [[2, 9]]}, {"do": "stride", "steps": [3]}]]
+         {"do": "shrink", "bounds": [[2, 9]]}, {"do": "stride", "steps": [3]}],
+        [{"do": "pad", "widths": [[1, 0], [0, 2]]}],
+        [{"do": "shrink", "bounds": [[1, 2], [0, 4]]}, {"do": "expand", "shape": [3, 4]}],
+        [{"do": "stride", "steps": [2, 3]}, {"do": "pad", "widths": [[0, 1], [1, 0]]}]]
     writes: list[list[Statement]] = [
         [], [{"do": "shrink", "bounds": [[0, 2], [1, 4]]}],
         [{"do": "reshape", "shape": [12]}, {"do": "flip", "axes": [0]},

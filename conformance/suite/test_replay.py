@@ -210,12 +210,12 @@ def test_a_write_to_a_result_reaches_nothing_else(subject: Subject) -> None:
 @verifies("replay.output.fresh", observe="replay")
 @after("effects.value.eager")
 def test_each_call_has_memory_of_its_own_for_its_results(subject: Subject) -> None:
-    """Ten results, all looked at after the last call; others of their size between them."""
-    given = [{"x": f"t{number % 3}"} for number in range(10)]
+    """Forty results, all looked at after the last call; others of their size between them."""
+    given = [{"x": f"t{number % 3}"} for number in range(40)]
     body: list[Statement] = [{"do": "add", "to": "twice", "from": ["x", "x"]},
                              {"do": "neg", "to": "out", "from": ["twice"]}]
-    for nested in (0, 1):
-        _right_or_refused(subject, called(3, given, nested, body, watched=True))
+    for nested, calls in ((0, 40), (1, 10)):
+        _right_or_refused(subject, called(3, given[:calls], nested, body, watched=True))
 
 
 @verifies("replay.guard.state", observe="replay")
@@ -279,6 +279,43 @@ def test_two_functions_with_the_same_names(subject: Subject) -> None:
 
 @verifies("replay.call.any", observe="replay")
 @after("effects.value.eager")
+def test_two_functions_that_differ_in_one_thing(subject: Subject) -> None:
+    """In a constant, in the order of operands, in an axis."""
+    def body(value: float = 0.5, names: Sequence[str] = ("scaled", "t1"),
+             axes: Sequence[int] = (0,)) -> list[Statement]:
+        return [{"do": "constant", "to": "c", "dtype": "float32", "shape": [4], "value": value},
+                {"do": "mul", "to": "scaled", "from": ["t0", "c"]},
+                {"do": "sub", "to": "part", "from": list(names)},
+                {"do": "reshape", "to": "square", "from": ["part"], "shape": [2, 2]},
+                {"do": "flip", "to": "turned", "from": ["square"], "axes": list(axes)},
+                {"do": "reshape", "to": "next", "from": ["turned"], "shape": [4]},
+                {"do": "assign", "target": "t2", "from": ["next"]}]
+
+    for changed in (body(value=0.75), body(names=("t1", "scaled")), body(axes=(1,))):
+        again: Statement = {"do": "repeat", "count": 3, "statements": changed}
+        subject.check_whole(_around([], body(), [again, *_shown("t1", "t2")], 3), "replay")
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
+def test_a_call_after_others_of_another_kind(subject: Subject) -> None:
+    """Another dtype, and as many elements in rows of another length: in the calls of one body."""
+    draft = Draft()
+    kinds = [("float32", (2, 3)), ("int32", (2, 3)), ("float32", (3, 2)), ("float32", (6,))]
+    names = [draft.add("input", dtype=dtype, shape=list(shape), data=protocol.encode(
+        programs.pattern(dtype, shape, 1))) for dtype, shape in kinds]
+    names.append(draft.add("flip", names[0], axes=[0]))
+    names.append(draft.add("flip", names[0], axes=[1]))
+    body: list[Statement] = [{"do": "add", "to": "twice", "from": ["x", "x"]},
+                             {"do": "neg", "to": "out", "from": ["twice"]}, *_shown("out")]
+    for order in ((0, 0, 1, 0), (0, 0, 2, 3), (4, 4, 4, 5, 4), (1, 1, 0, 2)):
+        _right_or_refused(subject, protocol.program([*draft.statements, {
+            "do": "calls", "nested": 0, "statements": body,
+            "given": [{"x": names[number]} for number in order]}]))
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
 def test_arguments_that_are_moved(subject: Subject) -> None:
     """An input, the same turned round, every second of another one; and once more each."""
     draft = Draft()
@@ -331,5 +368,6 @@ def test_many_numbers_among_the_arguments(subject: Subject) -> None:
     body: list[Statement] = [{"do": "constant", "to": "c", "dtype": "float32", "shape": [2],
                               "value": {"given": "k"}},
                              {"do": "mul", "to": "out", "from": ["t0", "c"]}]
-    given = [{"k": number} for number in (2, 2, 3, 5, 7, 0.5, -1, 2, 11, 3)]
+    given = [{"k": number} for number in (2, 2, 3, 5, 7, 0.5, -1, 2, 11, 3,
+                                        1.2345678, 1.2345679, 256.0, 0.0, -0.25)]
     _right_or_refused(subject, called(1, given, 0, body, watched=True))

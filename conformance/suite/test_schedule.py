@@ -64,6 +64,10 @@ def test_what_is_asked_for_is_among_the_outputs(subject: Subject) -> None:
     subject.met(sum(len(each["kernels"]) for each in documents), "no program made a kernel")
     made = {(each["dtype"], each["bytes"]) for document in documents
             for each in document["buffers"] if each["id"] in document["outputs"]}
+    for document in documents:
+        given = [each["id"] for each in document["buffers"] if each["kind"] == "input"]
+        if set(given) & set(document["outputs"]):
+            raise Failure("an input that nobody asked for is listed as an output", program)
     for wanted in (("float32", 4), ("bool", 6), ("float32", 144)):
         if wanted not in made:
             raise Failure(f"no output of {wanted[1]} bytes of {wanted[0]} is listed", program)
@@ -125,6 +129,9 @@ def test_buffers_are_of_their_kind_and_as_large_as_their_elements(subject: Subje
         for document in documents:
             wrong += [str(finding) for finding in checker.check(document)
                       if finding.rule == "schedule.document.buffers"]
+            wrong += [f"no value of the program has the dtype of the temporary {each}"
+                      for each in document["buffers"] if each["kind"] == "temporary"
+                      and each["dtype"] not in _between({dtype for dtype, _ in values})]
             wrong += [f"no value of the program is what buffer {each} is"
                       for each in document["buffers"] if each["kind"] in ("output", "state")
                       and (each["dtype"], prod(each["shape"])) not in values]
@@ -143,6 +150,11 @@ def _values(program: Program) -> set[tuple[str, int]]:
             shapes.step(statement, kinds)
             made |= {(kind.dtype, prod(kind.shape)) for kind in kinds.values()}
     return made
+
+
+def _between(dtypes: set[str]) -> set[str]:
+    """The dtypes of what may lie between: those of values, indices, answers, and sums of halves."""
+    return {*dtypes, "bool", "int32", "int64", "float32", "float64"}
 
 
 @verifies("schedule.document.buffers", observe="schedule")
@@ -250,6 +262,47 @@ def _sources(document: Document, size: int) -> tuple[set[int], set[str]]:
                 todo += sorted(more)
     return {prod(buffers[number]["shape"]) for number in seen
             if buffers[number]["kind"] == "input"}, kinds
+
+
+@verifies("schedule.document.agrees", observe="schedule")
+@after("effects.value.eager", "schedule.document.schema")
+def test_what_is_said_twice_agrees(subject: Subject) -> None:
+    kernels = 0
+
+    def agrees(program: Program) -> None:
+        nonlocal kernels
+        documents = subject.documents(program)
+        kernels += sum(len(document["kernels"]) for document in documents)
+        wrong = [str(finding) for document in documents for finding in checker.check(document)
+                 if finding.rule == "schedule.document.agrees"]
+        if wrong:
+            raise Failure("; ".join(wrong), program)
+
+    subject.for_programs(agrees)
+    subject.met(kernels, "no program made a kernel")
+
+
+@verifies("schedule.document.flow+2", observe="schedule")
+@after("effects.value.eager", "schedule.document.schema")
+def test_no_single_computation_is_a_copy(subject: Subject) -> None:
+    """One value computed from another in memory: sums, products, functions, running ones."""
+    kernels = 0
+    computed: list[Statement] = [
+        *({"do": do, "axes": [0], "keepdims": False} for do in protocol.REDUCTIONS),
+        {"do": "cumsum", "axis": 0}, {"do": "softmax", "axis": 0}, {"do": "neg"}, {"do": "exp"},
+        {"do": "cast", "dtype": "int32"}]
+    for each in computed:
+        program = _made({**each, "to": "z", "from": ["t0"]}, {"do": "realize", "names": ["z"]},
+                        {"do": "observe", "names": ["z"]})
+        if not subject.supports(program):
+            subject.skipped += 1
+            continue
+        kinds = [kernel["kind"] for document in subject.documents(program)
+                 for kernel in document["kernels"]]
+        kernels += len(kinds)
+        if kinds and set(kinds) <= {"copy"}:
+            raise Failure(f"{each['do']} is said to be done by copies alone", program)
+    subject.met(kernels, "no program made a kernel")
 
 
 @verifies("schedule.document.nothing-runs", observe="schedule")

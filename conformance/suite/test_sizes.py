@@ -171,9 +171,10 @@ def test_large_tables_turned_and_repeated(subject: Subject) -> None:
 @verifies("statements.size.any")
 def test_many_values_that_come_and_go(subject: Subject) -> None:
     """Sixty values of three sizes; all of them are alive for a while, and some to the end."""
-    for lives in (3, 9):
+    for lives, sizes in ((3, ((5,), (16,), (33,))), (9, ((5,), (16,), (33,))),
+                         (4, ((300,), (700,), (1300,)))):
         draft = Draft()
-        sizes, kept = ((5,), (16,), (33,)), list[str]()
+        kept = list[str]()
         alive = [given(draft, np.arange(prod(shape)) + 1, "int32") for shape in sizes]
         for number in range(60):
             same = [name for name in alive
