@@ -27,6 +27,7 @@ from conformance.learn.lesson_ranges import RANGES
 from conformance.learn.lesson_reference import REFERENCE
 from conformance.learn.lesson_replay import REPLAY
 from conformance.learn.lesson_rewrite import REWRITE
+from conformance.learn.lesson_schedule import SCHEDULE
 from conformance.learn.lesson_symbolic import SYMBOLIC
 
 UNIT = 64  # bytes; every size and every offset is a multiple
@@ -227,6 +228,7 @@ span.nbytes.""",
 
 #: In the order of the course.
 LESSONS = {
-    "ir": IR, "reference": REFERENCE, "rewrite": REWRITE, "gradient": GRADIENT,
-    "ranges": RANGES, "symbolic": SYMBOLIC, "fusion": FUSION, "ordering": ORDERING,
-    "memory": MEMORY, "kernel": KERNEL, "replay": REPLAY, "collectives": COLLECTIVES}
+    "schedule": SCHEDULE, "ir": IR, "reference": REFERENCE, "rewrite": REWRITE,
+    "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "fusion": FUSION,
+    "ordering": ORDERING, "memory": MEMORY, "kernel": KERNEL, "replay": REPLAY,
+    "collectives": COLLECTIVES}
