@@ -16,7 +16,7 @@ import pytest
 
 from conformance.saboteurs.impl_patches import ImplPatch
 from conformance.trace import ROOT, files_of, split_revision, verifies
-from conformance.trace.threats import TABLE, Threat, found, threats
+from conformance.trace.threats import TABLE, Threat, found, linked, threats
 from impl import Context, Tensor, TinyJit, Variable
 from impl.errors import TensorScheduleError
 from impl.schedule import schedule_cache
@@ -465,3 +465,12 @@ def test_threats_are_found_in_a_released_library_by_small_programs() -> None:
         assert each.statements <= 6, each
         assert each.issue in each.threat.seen
         assert each.issue.partition("#")[2] in (ROOT / each.code).read_text(encoding="utf-8"), each
+
+
+def test_the_page_links_issues_and_rules() -> None:
+    page = linked(TABLE.read_text(encoding="utf-8"))
+    rows = [line for line in page.splitlines() if line.startswith("|") and "`test_" in line]
+    assert rows and all(" r[" in row for row in rows)
+    assert "[tg#570](https://github.com/tinygrad/tinygrad/issues/570)" in page
+    assert "[pt#96296](https://github.com/pytorch/pytorch/issues/96296), [tvm#18663](" in page
+    assert not any(re.search(r"(?<!\[)(tg|pt|jax|xla|tvm)#", row) for row in rows)

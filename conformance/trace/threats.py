@@ -40,6 +40,22 @@ def threats(table: Path = TABLE) -> list[Threat]:
             for seen, happened, *rest in cells]
 
 
+def linked(page: str) -> str:
+    """The page with the issues and the rules of its tables as links."""
+    places = {short: repository for repository, short in SHORT.items()}
+
+    def issue(seen: re.Match[str]) -> str:
+        return f"[{seen[0]}](https://github.com/{places[seen[1]]}/issues/{seen[2]})"
+
+    def row(line: str) -> str:
+        if not line.startswith("|"):
+            return line
+        line = re.sub(rf"(?<![\w\[])({'|'.join(places)})#(\d+)", issue, line)
+        return re.sub(r"(?<=\| )`([a-z-]+\.[a-z-]+\.[a-z0-9-]+)`(?= \|)", r"r[\1]", line)
+
+    return "\n".join(map(row, page.split("\n")))
+
+
 @dataclass(frozen=True)
 class Found:
     """A threat that the suite found in a library.

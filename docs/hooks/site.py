@@ -112,7 +112,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return matrix_slice(name) if name else whole_matrix()
         return asked[0]
 
-    return ASKED.sub(computed, markdown)
+    made = ASKED.sub(computed, markdown)
+    return threats.linked(made) if source == "threats.md" else made
 
 
 def folded_solution(lesson: str) -> str:

@@ -159,9 +159,10 @@ class _Cutter:
         again = min(sum(place.part for place in places) - 1, 1)  # r[impl fusion.cut.again+2]
         if len(places) > 1 and again * self.cost[node] > self.limits.recompute \
                 and not self._is_far(node, places):
-            return f"recompute too dear: {len(places)} users, cost {self.cost[node]} each"
+            return f"recompute too dear: {len(places)} users, {self.cost[node]} additions each"
         if repeated and node.shape != () and self.cost[node] > self.limits.repeat:
-            return f"recompute too dear: repeated along an axis, cost {self.cost[node]} each time"
+            return ("recompute too dear: repeated along an axis, "
+                    f"{self.cost[node]} additions each time")
         if self.operations[places[0].stage] > self.limits.stage_operations:
             return f"length: the stage has {self.limits.stage_operations} operations already"
         return None
