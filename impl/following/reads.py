@@ -5,6 +5,7 @@ what they held, a run of the body does what it did. Chapter: spec/following.md.
 """
 from __future__ import annotations
 
+import operator
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -260,7 +261,7 @@ class Test:
     """A function of guards, as text: one that does not hold makes it answer None."""
 
     def __init__(self, parameters: str = "") -> None:
-        self.space: dict[str, Any] = {"same": same, "M": MISSING}
+        self.space: dict[str, Any] = {"same": same, "M": MISSING, "is_": operator.is_}
         self.lines = [f"def hold({parameters}):", "    try:"]
         self.names: dict[int, str] = {}
 
@@ -309,6 +310,16 @@ class Test:
             code, defaults, named = map(self.name, held)
             return (f"{owner}.__code__ is {code} and {owner}.__defaults__ is {defaults} "
                     f"and {owner}.__kwdefaults__ is {named}")
+        if kind == "tensor":
+            shape, dtype, device, wanted, bare = map(self.name, held)
+            return (f"{owner}.uop.dtype is {dtype} and {owner}._parameter is {wanted} "
+                    f"and ({owner}.grad is None) is {bare} "
+                    f"and ((w := {owner}.uop.shape) is {shape} or same(w, {shape})) "
+                    f"and ((w := {owner}.device) is {device} or same(w, {device}))")
+        if kind == "parts" and type(place.owner) in (list, dict):
+            parts = owner if type(place.owner) is list else f"[*{owner}, *{owner}.values()]"
+            return (f"len(w := {parts}) == {len(held)} and all(map(is_, w, {value})) "
+                    f"or {self.name(place)}.holds()")
         if kind == "method" and place.key.isidentifier():
             look = f"{owner}.{place.key}"
             return f"{look} is {value}" if isinstance(held, types.FunctionType) and \

@@ -25,6 +25,7 @@ from impl.symbolic import greatest, identical, is_number, is_symbolic, node_of, 
 
 # Looking up a member of an enumeration costs more than a global name; this code is hot.
 _CONST, _RESHAPE, _EXPAND, _CAST = Ops.CONST, Ops.RESHAPE, Ops.EXPAND, Ops.CAST
+_BUFFER = Ops.BUFFER
 
 
 def shape_of(node: UOp) -> Shape:
@@ -68,7 +69,9 @@ def full_like(node: UOp, value: Scalar) -> UOp:
 
 def binary(op: Ops, a: UOp, b: UOp) -> UOp:
     """A binary elementwise operation on two nodes of one dtype, of one shape or shape `()`."""
-    number_a, number_b = constant(a), constant(b)
+    # What is in memory is no number that is known, and most often both are there.
+    number_a = constant(a) if a.op is not _BUFFER else None
+    number_b = constant(b) if b.op is not _BUFFER else None
     if number_a is not None or number_b is not None:
         shape = a.shape or b.shape or ()
         folded = _fold(op, a, b, number_a, number_b)

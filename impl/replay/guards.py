@@ -92,13 +92,15 @@ def _add_tensor(test: Test, name: str, tensor: Tensor) -> None:
     test.add(f"{name}.__class__ is not {{}}", Tensor)
     node = f"n{name}"
     test.line(f"{node} = {name}.uop")
-    test.add(f"{node}.op is not {{}} or {node}.dtype is not {{}} or {name}.device != {{}} or "
-             f"{name}._parameter is not None or {name}.grad is not None",
-             Ops.BUFFER, leaf.dtype, device)
+    # A place is one object most often, and texts are compared slowly.
+    test.add(f"{node}.op is not {{}} or {node}.dtype is not {{}} or {name}._parameter is not None "
+             f"or {name}.grad is not None or {name}.device is not {{}} and {name}.device != {{}}",
+             Ops.BUFFER, leaf.dtype, device, device)
     test.line(f"b{name}, v{name}, s{name} = {node}.arg")
-    test.add(f"v{name} != b{name}.version or b{name}.device != {{}} or b{name}.shardings "
+    test.add(f"v{name} != b{name}.version or b{name}.shardings "
+             f"or b{name}.device is not {{}} and b{name}.device != {{}} "
              f"or not (s{name} is {{}} or {{}}(s{name}, {{}}))",
-             device, leaf.arg[2], identical, leaf.arg[2])
+             device, device, leaf.arg[2], identical, leaf.arg[2])
 
 
 def _add_value(test: Test, name: str, described: Any) -> bool:

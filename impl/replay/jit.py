@@ -138,7 +138,7 @@ class TinyJit(Generic[Parameters, Returned]):
                     if lock.owner or session.scheduled:
                         break
                     try:  # what calls it now, a signal, does not find it half launched
-                        capturing.inlined += 1  # r[impl replay.call.interrupted]
+                        capturing.inlined = 1  # r[impl replay.call.interrupted]: it was 0
                         found = hold(args, mode)
                         if found is None:
                             continue
@@ -148,7 +148,7 @@ class TinyJit(Generic[Parameters, Returned]):
                         if returned:
                             return returned[0]
                     finally:
-                        capturing.inlined -= 1
+                        capturing.inlined = 0
         return self._in_full(args, kwargs, bool(mode.poison))
 
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from impl import realize
 from impl.effects import Buffer
-from impl.ir import Ops, Shape, UOp
+from impl.ir import Ops, Shape, UOp, leaf_node, note_late
 from impl.replay.history import Expression, Expressions, Standing, Stood
 from impl.replay.results import leaves_of
 from impl.replay.states import GradientOf, Owner, States
@@ -171,14 +171,20 @@ class Settled(realize.LaunchedCall):
         for buffer, gain in zip(self.written, self.gains, strict=True):
             buffer.version += gain
             buffer.leaves = buffer.nodes = ()  # nobody has the one that there was
+        bits, told = 0, (standing.held, *standing.parts)
         for place, output, shape, gradient, expression in self.changes:
-            leaf = (buffers[place] if output < 0 else filled[output]).leaf(shape)
-            if expression is not None:
-                expression.note(leaf, *standing)
+            buffer = buffers[place] if output < 0 else filled[output]
+            leaf = leaf_node(buffer.dtype, (buffer, buffer.version, shape))
+            if expression is not None:  # as Expression.note does
+                note_late(leaf, (expression, *told))
+                buffer.told = buffer.version
+                bits |= buffer.bit
             if gradient:
-                tensors[place].grad = Tensor._holding(leaf, leaf.arg[0].device)
+                tensors[place].grad = Tensor._holding(leaf, buffer.device)
             else:  # r[impl replay.state.eager]
                 tensors[place].uop = leaf
+        if standing.dependent:
+            dependent_bits[0] |= bits
         for cleared in self.recording.cleared:
             holder = cleared()  # type: ignore[operator]
             if holder is not None:
