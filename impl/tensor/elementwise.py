@@ -264,11 +264,12 @@ class Elementwise(Shards):
     def _binary(self, other: Any, op: Ops, name: str, reflected: bool = False) -> Self:
         """self op other, or other op self, in the promoted dtype."""
         if other.__class__ is self.__class__ and other.device is self.device:  # most often
-            b = other.uop
+            b: UOp = other.uop
         else:
-            b = self._met(other, name)
-            if b is None:
+            met = self._met(other, name)
+            if met is None:
                 return self.runtime.beside_complex(self, other, name, reflected)
+            b = met
         x = self.uop
         if x.dtype is not b.dtype or not identical(x.shape, b.shape):
             x, b = self._pair(b, name)
