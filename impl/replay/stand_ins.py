@@ -117,7 +117,7 @@ def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
             copies[buffer] = copied(buffer)
         stand_in = Tensor(copies[buffer].leaf(leaf.arg[2]))
         stand_in.grad = tensor.grad
-        if tensor.requires_grad:
-            stand_in.requires_grad = True
+        if tensor._parameter is not None:  # r[impl replay.arguments.form]: also if it is not wanted
+            stand_in.requires_grad = tensor._parameter
         found.setdefault(id(tensor), stand_in)
     return found

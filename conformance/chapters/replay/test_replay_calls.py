@@ -557,3 +557,15 @@ def test_an_explanation_is_short_and_whole_on_request() -> None:
     assert lines[-1].endswith("(explain(verbose=True) names them)")
     assert all(f"held.{name} is " in named for name in "abcdefghijkl")
     assert all(f"held.weights[{n}]: shape (2,), float32" in named for n in range(9))
+
+
+@verifies("replay.arguments.form", observe="replay")
+@pytest.mark.parametrize("wanted", [None, False, True])
+def test_an_argument_says_the_same_of_gradients_in_each_call(wanted: bool | None) -> None:
+    def given(value: float) -> Tensor:
+        x = numbers(value, 1)
+        return x if wanted is None else x.requires_grad_(wanted)
+
+    step = TinyJit(lambda x: x * 2)
+    assert [step(given(turn)).item() for turn in range(5)] == [0, 2, 4, 6, 8]
+    assert len(step.entries) == 1 and step.replays == 3
