@@ -207,7 +207,7 @@ def _timed(name: str, item: Any, limits: Limits, seconds: float) -> Timed:
         times.append(item.run())
         again += times[-1]
     if item.program is None:
-        return Timed(name, str(item.copy), item.metadata["label"], min(times), 0.0, 0, 0, ())
+        return Timed(name, str(item.task), item.metadata["label"], min(times), 0.0, 0, 0, ())
     cost = item.program.cost(item.values)
     return Timed(name, item.program.name, item.metadata["label"], min(times),
                  least(item.ast, limits), cost.operations, cost.bytes,

@@ -163,6 +163,9 @@ class LoopTask:
     info: LoopInfo
     on: tuple[int, ...]
 
+    def __str__(self) -> str:
+        return str(self.info)
+
 
 #: What the runtime does itself, where no program does it: it copies to a place, sends between the
 #: devices of a mesh, or runs a loop.

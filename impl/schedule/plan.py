@@ -64,7 +64,7 @@ class PlannedKernel(Kernel):
     @property
     def name(self) -> str:
         """The name in a profile: the loop, the transfer, or the loops of a kernel."""
-        return str(self.loop.info if self.loop else self.transfer or self.ast.arg.name)
+        return str(self.loop or self.transfer or self.ast.arg.name)
 
 
 @dataclass(kw_only=True)

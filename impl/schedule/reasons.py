@@ -151,7 +151,7 @@ def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], st
 def _one_stage(kernel: Kernel) -> str:
     """How many operations of the user share the loops of a kernel with one stage."""
     if kernel.loop is not None:
-        return f"alone: {kernel.loop.info}, whose body has a schedule of its own"
+        return f"alone: {kernel.loop}, whose body has a schedule of its own"
     if kernel.task is not None:
         return "alone: a copy from another device"
     nodes = toposort((kernel.ast,), lambda u: u.op is not Ops.INDEX)  # not those of addresses
