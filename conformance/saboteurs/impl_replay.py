@@ -357,14 +357,14 @@ class GeneratorsAreCaptured(Edit):
 class OthersEffectsAreRecorded(Edit):
     rule = "replay.thread.isolated+2"
     description = "another thread may work during the turn of a capture"
-    file = "impl/effects.py"
+    file = "impl/effects/turns.py"
     old, new = "while self.owner not in (0, me):", "while False:"
 
 
 class WaitsMakeNoDifference(Edit):
     rule = "replay.thread.isolated+2"
     description = "a turn into which another thread has come is not marked"
-    file = "impl/effects.py"
+    file = "impl/effects/turns.py"
     old, new = "self.disturbed, self.guest = True, 1", "self.guest = 1"
 
 

@@ -23,7 +23,7 @@ class RunsTheReaders(Edit):
     file = "impl/realize/schedule.py"
     old = "        first = len(rewrites)\n"
     new = "        from impl.realize import planning; planning._readers_first(" \
-        "planning.collect(nodes), nodes, None); first = len(rewrites)\n"
+        "planning.choose(Request(nodes)), planning.collect(nodes), None); first = len(rewrites)\n"
 
 
 class PlanKeepsItsCall(ImplPatch):

@@ -288,14 +288,14 @@ class LooksAtTheFirstIndex(Edit):
 class OverwritesWhatIsAwaited(Edit):
     rule = "tensor.assign.value+2"
     description = "what waits for the old value is not computed before that is overwritten"
-    file = "impl/effects.py"
+    file = "impl/effects/collecting.py"
     old, new = "found = _waiting(written, effects) if written else []", "found = []"
 
 
 class ViewsNeedNothing(Edit):
     rule = "tensor.assign.value+2"
     description = "a view is not computed before the tensor that it looks at is overwritten"
-    file = "impl/effects.py"
+    file = "impl/effects/collecting.py"
     old, new = "elif _reaches(value, written, reads) and", \
         "elif value.op is not Ops.SHRINK and _reaches(value, written, reads) and"
 

@@ -56,9 +56,9 @@ RUNTIME = "conformance.saboteurs.runtime:Adapter"
 SUBJECTS = {
     "runtime": (RUNTIME, ("conformance/saboteurs/runtime/*.py",)),
     "impl": ("conformance.adapters.impl_adapter:Adapter",
-             ("impl/caching/*.py", "impl/dependencies/*.py", "impl/effects.py", "impl/fusion/*.py",
-              "impl/memory/*.py", "impl/ordering.py", "impl/placement.py", "impl/ranges/*.py",
-              "impl/realize/*.py", "impl/replay/*.py", "impl/schedule/*.py",
+             ("impl/caching/*.py", "impl/dependencies/*.py", "impl/effects/*.py",
+              "impl/fusion/*.py", "impl/memory/*.py", "impl/ordering.py", "impl/placement.py",
+              "impl/ranges/*.py", "impl/realize/*.py", "impl/replay/*.py", "impl/schedule/*.py",
               "impl/symbolic/*.py"))}
 #: Checks that take the longest, and find little that others do not: they are asked last.
 LAST = ("test_two_processes", "in_every_process", "after_its_neighbours", "movements_compose",

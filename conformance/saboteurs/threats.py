@@ -39,7 +39,7 @@ class _Reference(ImplPatch):
 class NobodyWaits(ImplPatch):
     rule = "effects.war.rescue"
     description = "readers that wait are not looked for before a write"
-    target = "impl.effects:_waiting"
+    target = "impl.effects.collecting:_waiting"
 
     def replacement(self, original: Function) -> Function:
         return lambda written, effects: []
@@ -48,7 +48,7 @@ class NobodyWaits(ImplPatch):
 class NothingIsForgotten(ImplPatch):
     rule = "effects.version.overwritten"
     description = "an expression is still found in memory that has been overwritten since"
-    target = "impl.effects:advance"
+    target = "impl.effects.versions:advance"
 
     def replacement(self, original: Function) -> Function:
         def advance(buffer: Any, versions: int) -> None:
@@ -63,7 +63,7 @@ class NothingIsForgotten(ImplPatch):
 class RepeatedElementsAreWritten(ImplPatch):
     rule = "effects.view-write.expanded"
     description = "a write to an expanded view is taken to be a write to all of its elements"
-    target = "impl.effects:write"
+    target = "impl.effects.writes:write"
 
     def replacement(self, original: Function) -> Function:
         def write(base: Any, view: Any, value: Any) -> Any:
@@ -273,7 +273,7 @@ class AnyValueIsBound(ImplPatch):
 class InterruptedRunsLookWhole(ImplPatch):
     rule = "realize.failure.left+2"
     description = "memory that a run has half overwritten is read as if nothing had been"
-    target = "impl.effects:spoil"
+    target = "impl.effects.versions:spoil"
 
     def replacement(self, original: Function) -> Function:
         return lambda buffers: None

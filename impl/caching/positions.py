@@ -128,8 +128,7 @@ def _general(effects: Described, found: list[_Numbers], differ: set[int]) -> Des
         done[node] = made[-1]
     roots, description = [done[root] for root in effects.roots], Rows(sized=True)
     description.add(roots)
-    return Described(roots, nodes, effects.held, effects.rescued, effects.roots,
-                     description=description)
+    return Described(roots, nodes, effects.held, effects.rescued, description=description)
 
 
 def _counted(found: list[_Numbers]) -> Iterator[int]:

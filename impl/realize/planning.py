@@ -29,7 +29,7 @@ from impl.dtypes import dtypes
 from impl.effects import Effects, Holder, collect, forget_realized, leaf_of, unrealized
 from impl.errors import VariableError
 from impl.ir import Ops, UOp
-from impl.multi import divided, is_spread, meshes
+from impl.multi import Sharding, divided, is_spread, meshes
 from impl.places import is_free, named
 from impl.realize.environment import Mode, environment, in_force
 from impl.realize.launching import execute
@@ -55,7 +55,10 @@ class Request:
 
     waiting: list[UOp] = field(init=False)     # choose
     effects: Effects = field(init=False)       # gather: of whole values
+    notes: list[str] = field(init=False)       # what a person is told of that
     pieces: Effects = field(init=False)        # divide: of what each device has
+    lying: dict[UOp, Sharding] = field(init=False)  # how results lie on their mesh
+    mesh_notes: list[str] = field(init=False)  # what a person is told of that
     program: Effects = field(init=False)       # find_plan: what the plan is for
     plan: Plan = field(init=False)
     canonical: Canonical = field(init=False)
@@ -87,11 +90,12 @@ def gather(request: Request) -> Request:
     Guarantees: all nodes below them, sources first; no living tensor reads what is overwritten but
     those that are computed too, or keep their memory. A variable has one value.
     """
+    request.notes = []
     try:
         request.effects = walk(request.waiting)
     except VariableError as error:
         apart = _readers_apart if request.document else _readers_first
-        request.effects = apart(collect(request.waiting), request.waiting, error)
+        request.effects = apart(request, collect(request.waiting), error)
     return request
 
 
@@ -103,14 +107,15 @@ def divide(request: Request) -> Request:
     between devices is a COPY. Without a mesh they are as they were.
     """
     effects = request.pieces = request.effects
+    request.lying, request.mesh_notes = {}, []
     if meshes and is_spread(effects.nodes):
         roots, held, shardings, notes = divided(effects.roots, effects.nodes, effects.held)
         description = Rows()
-        lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
-                 if sharding is not None}
-        request.pieces = Described(
-            roots, description.add(roots), held, effects.rescued, effects.roots, lying,
-            [*effects.notes, *notes], description=description)
+        request.pieces = Described(roots, description.add(roots), held, effects.rescued,
+                                   description=description)
+        request.lying = {root: sharding for root, sharding
+                         in zip(effects.roots, shardings, strict=True) if sharding is not None}
+        request.mesh_notes = notes
     return request
 
 
@@ -137,7 +142,7 @@ def find_plan(request: Request) -> Request:
     mode, effects = request.mode, request.pieces
     # What is recorded, and what many processes agree on, stays as it is written.
     shared = request.shared and mode.use_cache and not (
-        mode.checked or mode.recorded or session.capturing.observers) and effects.whole is None
+        mode.checked or mode.recorded or session.capturing.observers) and effects is request.effects
     found = environment(effects, mode)
     if shared and isinstance(effects, Described):
         effects, request.plan, request.canonical, request.hit = shared_plan_for(effects, found)
@@ -223,7 +228,8 @@ def planned_run(values: Sequence[UOp], mode: Mode | None = None,
 
 def bound(request: Request) -> Run:
     """The plan of a request with the buffers of this call."""
-    return Run(request.plan, request.canonical, request.program)
+    return Run(request.plan, request.canonical, request.program, request.effects.roots,
+               request.lying)
 
 
 def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
@@ -250,12 +256,13 @@ def hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
                 holder.hold(leaf)
 
 
-def _readers_first(effects: Effects, roots: Sequence[UOp], error: VariableError) -> Effects:
+def _readers_first(request: Request, effects: Effects, error: VariableError) -> Effects:
     """What is left to do once those who wait for old values are done, each by itself.
 
     They may have other values of a variable than the roots: then one schedule cannot do both. Who
     would have to be done before itself gets the error.
     """
+    roots = request.waiting
     for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.held+2]
         if waiting in session.first:
             raise error
@@ -269,20 +276,22 @@ def _readers_first(effects: Effects, roots: Sequence[UOp], error: VariableError)
     return collect(roots)
 
 
-def _readers_apart(effects: Effects, roots: Sequence[UOp], error: VariableError) -> Effects:
+def _readers_apart(request: Request, effects: Effects, error: VariableError) -> Effects:
     """What `_readers_first` leaves, though nobody is computed: a document is about the rest."""
+    roots = request.waiting
     waiting = len(effects.roots) - len(roots)
     if not waiting:
         raise error
-    return Effects(list(roots), unrealized(roots), effects.held, notes=[
+    request.notes.append(
         f"{waiting} values that read what is overwritten are computed before this, each in a "
-        "schedule of its own: they have other values of a variable"])
+        "schedule of its own: they have other values of a variable")
+    return Effects(list(roots), unrealized(roots), effects.held)
 
 
 def described(request: Request) -> dict[str, Any]:
     """A schedule as plain data, with what is told of where its values lie."""
     rows = document(request.plan, request.hit, request.program.nodes)
-    rows["notes"] += request.program.notes
+    rows["notes"] += [*request.notes, *request.mesh_notes]
     return rows
 
 

@@ -1,7 +1,7 @@
 """A plan with the buffers of one call: binding, compiling, committing. Chapter: spec/realize.md."""
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from impl.device import Device, GlobalCounters, Memory, Program
 from impl.effects import Buffer, Effects, advance, living, mark_realized
 from impl.errors import CompileError, DeviceError, GraphError, TensorScheduleError
 from impl.ir import UOp, in_memory
-from impl.multi import Mesh
+from impl.multi import Mesh, Sharding
 from impl.places import Place
 from impl.realize.environment import Mode, in_force
 from impl.realize.session import session
@@ -45,12 +45,15 @@ def poison(*memories: Memory) -> None:
 class Run:
     """A plan bound to the buffers and values of one call."""
 
-    __slots__ = ("plan", "canonical", "values", "effects", "begun", "buffers", "outputs",
-                 "_origins")
+    __slots__ = ("plan", "canonical", "values", "effects", "asked", "lying", "begun", "buffers",
+                 "outputs", "_origins")
 
-    def __init__(self, plan: Plan, canonical: Canonical, effects: Effects) -> None:
+    def __init__(self, plan: Plan, canonical: Canonical, effects: Effects, asked: Sequence[UOp],
+                 lying: Mapping[UOp, Sharding]) -> None:
         self.plan, self.canonical, self.values = plan, canonical, canonical.values
         self.effects = effects
+        self.asked = asked  # the values of the results, as they were asked for: whole ones
+        self.lying = lying  # how they lie on their mesh
         self._origins: list[Any] | None = None
         self.begun = 0  # how many kernels, in the plan's order, have been started
         given = canonical.buffers
@@ -97,10 +100,10 @@ class Run:
         if plan.written:
             for number, gained in plan.written.items():
                 advance(buffers[number], gained)  # r[impl realize.commit.version+2]
-        for root, number in zip(self.effects.asked, plan.places, strict=True):
+        for root, number in zip(self.asked, plan.places, strict=True):
             # r[impl realize.size.actual+2]: the root's own shape, with the values of this call
             buffer = buffers[number]
-            sharding = self.effects.shardings.get(root)
+            sharding = self.lying.get(root)
             if sharding is not None:  # r[impl multi.result.sharding]
                 buffer.lie(root.shape or (), sharding)
             mark_realized(root, buffer.leaf(root.shape or ()))
@@ -116,7 +119,7 @@ class Run:
     def drop_graph(self) -> None:
         """Let the nodes of the call die; its origins stay."""
         self.origins()
-        self.effects = Effects([], [])
+        self.effects, self.asked, self.lying = Effects([], []), (), {}
 
     def touched(self) -> list[Buffer]:
         """Memory from before the run that the kernels started so far may have overwritten."""

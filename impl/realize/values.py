@@ -10,8 +10,8 @@ import numpy as np
 from impl.caching import short_key
 from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
-from impl.effects import Buffer, Holder, Placeholder, in_memory, leaf_of, lock, mark_realized
-from impl.ir import Ops, UOp
+from impl.effects import Buffer, Holder, Placeholder, leaf_of, lock, mark_realized
+from impl.ir import Ops, UOp, in_memory
 from impl.realize.environment import Mode, in_force
 from impl.realize.launching import execute
 from impl.realize.planning import hold, planned_run, values_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self
 import numpy as np
 
 from impl.dtypes import DType, Scalar, as_dtype, dtypes, from_bfloat16, promoted, to_bfloat16
-from impl.effects import constant_of, lock, mark_realized, new_buffer_node, register, write
+from impl.effects import Buffer, constant_of, lock, mark_realized, new_buffer_node, register, write
 from impl.errors import (
     ArgumentError,
     AxisError,
@@ -839,8 +839,8 @@ class TensorBase(metaclass=Named):
         """Note where a tensor that requires a gradient lies."""
         dependent_bits[0] |= self.uop.reads
         for node in self.uop.toposort():
-            if node.op is Ops.BUFFER:
-                node.arg[0].wanted = True
+            if node.op is Ops.BUFFER and node.arg[0] not in _wanted:
+                _wanted.add(node.arg[0])
 
     def requires_grad_(self, wanted: Any = True) -> Self:
         """Set `requires_grad`, and return the tensor."""
@@ -874,6 +874,8 @@ class _Mode(threading.local):
 
 mode = _Mode()
 _parameters: dict[int, weakref.ref[Any]] = {}
+#: The memory in which a tensor that requires a gradient lies, or lay.
+_wanted: weakref.WeakSet[Buffer] = weakref.WeakSet()
 #: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
 dependent_bits = [0]
 
@@ -947,7 +949,7 @@ def needs_gradient(node: UOp) -> bool:
         seen.add(each)
         if each.op is not Ops.BUFFER:
             stack += () if each.op is Ops.DETACH and each.tag is None else sources_of(each)
-        elif each.arg[0].wanted or is_held(each):
+        elif each.arg[0] in _wanted or is_held(each):
             return True
         elif each.late is None:
             stack.append(nodes.kept_expression(each))

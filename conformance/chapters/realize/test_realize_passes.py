@@ -16,14 +16,15 @@ from impl.effects import Effects
 from impl.realize import planning
 from impl.realize.planning import PASSES, Request, planned
 
-WRITERS = {"choose": ["waiting"], "gather": ["effects"], "divide": ["pieces"],
+WRITERS = {"choose": ["waiting"], "gather": ["effects", "notes"],
+           "divide": ["lying", "mesh_notes", "pieces"],
            "find_plan": ["canonical", "hit", "plan", "program"]}
 
 
 def content(value: Any) -> Any:
     """What a field says now."""
     if isinstance(value, Effects):
-        return [*map(id, (*value.roots, *value.nodes)), sorted(map(id, value.held)), *value.notes]
+        return [*map(id, (*value.roots, *value.nodes)), sorted(map(id, value.held))]
     return [*map(id, value)] if isinstance(value, list) else id(value)
 
 
