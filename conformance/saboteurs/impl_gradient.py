@@ -248,7 +248,7 @@ class OnlyTensorsKeepTheWay(Edit):
     description = "a value whose tensor is gone is a leaf"
     file = "impl/tensor/base.py"
     first = "test_a_value_that_nobody_holds_passes_gradients_on"
-    old = "note_late(leaf, (_as_written, True, weakref.ref(leaf), *parts))"
+    old = "note_late(leaf, (as_written, True, weakref.ref(leaf), *parts))"
     new = "None"
 
 
@@ -257,7 +257,7 @@ class TheWayIsHeldInACircle(Edit):
     description = "a leaf holds the expression that holds the leaf"
     file = "impl/tensor/base.py"
     first = "test_what_gradients_keep_goes_with_the_last_value"
-    old = "note_late(leaf, (_as_written, True, weakref.ref(leaf), *parts))"
+    old = "note_late(leaf, (as_written, True, weakref.ref(leaf), *parts))"
     new = "note_late(leaf, (lambda told: told, True, node))"
 
 
@@ -284,7 +284,7 @@ class AllIsKept(Edit):
     file = "impl/tensor/base.py"
     first = "test_nothing_is_kept_of_what_no_parameter_is_in"
     old = "always or mode.keeping or needs_gradient(node)"
-    new = "always or mode.keeping or is_dependent(node)"
+    new = "always or mode.keeping or node.reads & dependent_bits[0]"
 
 
 class ReplacedParametersAreNone(Edit):
@@ -292,7 +292,7 @@ class ReplacedParametersAreNone(Edit):
     description = "nothing is kept of what was computed from a parameter that was replaced"
     file = "impl/tensor/base.py"
     first = "test_nothing_is_kept_of_what_no_parameter_is_in"
-    old = "        if self._parameter:\n            self._note_parameter()\n        return self"
+    old = "        if self._parameter:\n            note_parameter(self.uop)\n        return self"
     new = "        return self"
 
 

@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 class TakesTheLeftShape(ImplPatch):
     rule = "tensor.arguments.refused+2"
     description = "of two shapes that do not fit, the left one is taken"
-    target = "impl.tensor.base:broadcast_shape"
+    target = "impl.tensor.broadcasting:broadcast_shape"
 
     def replacement(self, original: Function) -> Function:
         def shape(a: Any, b: Any, operation: str) -> Any:

@@ -30,7 +30,7 @@ class LooksAreForgotten(Edit):
 class AllThreadsAreTraced(Edit):
     rule = "transforms.values.looked"
     description = "what any thread realizes is kept by a derivative that is taken meanwhile"
-    file = "impl/tensor/base.py"
+    file = "impl/tensor/parameters.py"
     first = "test_what_another_thread_realizes_is_none_of_the_functions"
     old = "    mode.keeping += kept,\n"
     new = "    _Mode.keeping = mode.keeping = (*mode.keeping, kept)\n"

@@ -66,7 +66,7 @@ class ImaginaryPartsAreLost(Edit):
 class NumbersWidenHalves(Edit):
     rule = "dtypes.scalar.weak+2"
     description = "a Python float makes a default float of whatever it meets"
-    file = "impl/tensor/base.py"
+    file = "impl/tensor/broadcasting.py"
     old, new = 'if dtype.kind == "f" or isinstance(value, bool):', \
         'if dtype.kind == "f" and type(value) is int or isinstance(value, bool):'
 
@@ -103,14 +103,14 @@ class CastsRoundToNearest(Edit):
 class NotANumberIsTheLeast(Edit):
     rule = "dtypes.cast.nearest"
     description = "NaN becomes the greatest integer"
-    file = "impl/tensor/base.py"
+    file = "impl/tensor/broadcasting.py"
     old, new = "nodes.where(known, cut, UOp.const(dtype, 0))", "nodes.where(known, cut, greatest)"
 
 
 class ArraysWrapAround(Edit):
     rule = "dtypes.cast.nearest"
     description = "a tensor of an array takes what NumPy makes of a float that does not fit"
-    file = "impl/tensor/base.py"
+    file = "impl/tensor/host.py"
     old, new = 'if values.dtype.kind != "f" or dtype.kind not in "iu":', "if values.size:"
 
 
@@ -125,7 +125,7 @@ class VectorsRoundToNearest(Edit):
 class PartsOfElements(Edit):
     rule = "dtypes.bitcast.size+2"
     description = "the parts of a wide element stand in the order of the digits, highest first"
-    file = "impl/tensor/base.py"
+    file = "impl/tensor/broadcasting.py"
     old = "place = nodes.cast(nodes.iota_along(count, len(shape) - 1, len(shape)), dtype)"
     new = "place = nodes.flip(nodes.cast(nodes.iota_along(count, len(shape) - 1, len(shape)), " \
         "dtype), (len(shape) - 1,))"
@@ -212,7 +212,7 @@ class LooksAtTheArray(Edit):
 class AlignsFirstAxes(Edit):
     rule = "tensor.broadcast.rule+2"
     description = "axes are aligned from the first one"
-    file = "impl/tensor/base.py"
+    file = "impl/tensor/broadcasting.py"
     old, new = "right = (1,) * (rank - len(b)) + b", "right = b + (1,) * (rank - len(b))"
 
 
@@ -303,7 +303,7 @@ class ViewsNeedNothing(Edit):
 class BitsAreConverted(Edit):
     rule = "tensor.assign.view+3"
     description = "what is assigned to bits is converted, and not read as bits"
-    file = "impl/tensor/base.py"
+    file = "impl/tensor/views.py"
     old, new = "value = UOp(Ops.BITCAST, memory.dtype, (value,))", \
         "value = UOp(Ops.CAST, memory.dtype, (value,))"
 

@@ -76,7 +76,7 @@ class RepeatedElementsAreWritten(ImplPatch):
 class BitsAreWrittenNowhere(ImplPatch):
     rule = "tensor.assign.view+3"
     description = "what is written to the bits of a tensor goes to a temporary"
-    target = "impl.tensor.base:_written_through"
+    target = "impl.tensor.views:written_through"
 
     def replacement(self, original: Function) -> Function:
         return lambda memory, path, value: (
@@ -205,7 +205,7 @@ class HalvesAccumulateInHalves(ImplPatch):
 class SmallIntegersGrow(ImplPatch):
     rule = "dtypes.wraparound.integer"
     description = "small integers become ints before anything is computed, as in C"
-    target = "impl.tensor.base:weak_dtype"
+    target = "impl.tensor.broadcasting:weak_dtype"
 
     def replacement(self, original: Function) -> Function:
         return lambda dtype, value: import_module("impl.dtypes").dtypes.int32

@@ -31,7 +31,7 @@ from impl.following.things import (
     found_in,
 )
 from impl.tensor import Tensor
-from impl.tensor.base import mode
+from impl.tensor.parameters import mode
 
 #: Places and things of one function; more are more than a guard should look at.
 _MOST = 20_000

@@ -24,7 +24,7 @@ from impl.onnx.operators import (
 )
 from impl.onnx.weights import Weights, array_of_proto, package
 from impl.tensor import Tensor
-from impl.tensor.base import mode
+from impl.tensor.parameters import mode
 
 #: Attributes that old versions have, and that mean nothing.
 _WITHOUT_MEANING = frozenset({"consumed_inputs"})

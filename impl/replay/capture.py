@@ -28,7 +28,7 @@ from impl.replay.recording import Captured, Recording
 from impl.replay.results import buffer_and_shape, mapped
 from impl.replay.states import Change, Owner, Source, own_memory
 from impl.tensor import Tensor
-from impl.tensor.base import parameters, realize_unasked
+from impl.tensor.parameters import parameters, realize_unasked
 from impl.tensor.random import generator
 
 

@@ -16,7 +16,7 @@ from impl.replay.history import Expressions, Stood
 from impl.replay.states import States
 from impl.symbolic import identical
 from impl.tensor import Tensor
-from impl.tensor.base import dependent_bits
+from impl.tensor.parameters import dependent_bits
 
 #: The buffers that the kernels read of the arguments, whether an argument may depend on a
 #: parameter, and what stands in the places of expressions.

@@ -21,7 +21,7 @@ from impl.gradient.custom import Ruled, lost, with_gradient
 from impl.gradient.nodes import shown_value
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, Shape, UOp, note_late, toposort
-from impl.tensor.base import (
+from impl.tensor.parameters import (
     dependent_bits,
     is_dependent,
     is_held,

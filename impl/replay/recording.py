@@ -28,7 +28,7 @@ from impl.replay.results import Leaf, filled, leaves_of, new_tensor, template_of
 from impl.replay.settled import Settled, may_settle, settle
 from impl.replay.states import Change, Source, States
 from impl.tensor import Tensor
-from impl.tensor.base import note_dependent, realize_unasked
+from impl.tensor.parameters import note_dependent, realize_unasked
 from impl.tensor.random import generator
 
 _RANDOM_KEY = "the key of the random numbers"

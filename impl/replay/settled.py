@@ -19,7 +19,7 @@ from impl.replay.results import leaves_of
 from impl.replay.states import GradientOf, Owner, States
 from impl.symbolic import Size
 from impl.tensor import Tensor
-from impl.tensor.base import dependent_bits, is_held
+from impl.tensor.parameters import dependent_bits, is_held
 from impl.tensor.random import generator
 
 

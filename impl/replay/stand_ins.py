@@ -15,7 +15,7 @@ from impl.replay.arguments import Arguments, take_apart
 from impl.replay.results import mapped
 from impl.replay.states import copied
 from impl.tensor import Tensor
-from impl.tensor.base import realize_unasked
+from impl.tensor.parameters import realize_unasked
 
 #: Arguments in which a function can put nothing.
 _WHOLE = ("Tensor", "Variable", "int", "bool", "float", "str", "bytes", "NoneType", "complex",

@@ -14,7 +14,7 @@ from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of
 from impl.replay.history import Expression
 from impl.tensor import Tensor
-from impl.tensor.base import realize_unasked
+from impl.tensor.parameters import realize_unasked
 
 #: Whoever has a buffer: a tensor, while it lives.
 Owner = Callable[[], "Tensor | None"]

@@ -33,9 +33,9 @@ from typing import Any
 
 from impl.gradient.nodes import detach
 from impl.ir import UOp
-from impl.tensor.base import Runtime
 from impl.tensor.custom import CustomKernels
 from impl.tensor.random import reserve
+from impl.tensor.runtime import Runtime
 
 __all__ = ["Runtime", "Tensor", "reserve"]
 

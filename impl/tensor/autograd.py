@@ -11,8 +11,8 @@ from impl.gradient import below, compute_gradient, expression_of, nodes
 from impl.gradient.custom import Lost
 from impl.ir import Ops, UOp
 from impl.multi import Mesh
-from impl.tensor.base import mode, parameters
 from impl.tensor.creation import Creation
+from impl.tensor.parameters import mode, parameters
 
 
 class Autograd(Creation):

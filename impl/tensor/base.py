@@ -5,200 +5,45 @@ gives this one another node. Nothing is computed before somebody asks for values
 """
 from __future__ import annotations
 
-import functools
-import sys
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from impl.dtypes import DType, Scalar, as_dtype, dtypes, from_bfloat16, promoted, to_bfloat16
-from impl.effects import Buffer, constant_of, lock, mark_realized, new_buffer_node, register, write
+from impl.dtypes import DType, as_dtype, dtypes, from_bfloat16, promoted, to_bfloat16
+from impl.effects import constant_of, lock, new_buffer_node, register, write
 from impl.errors import (
     ArgumentError,
     AxisError,
-    ComplexError,
     DeviceError,
     DTypeError,
     ShapeError,
     VariableError,
-    is_library,
 )
-from impl.gradient import nodes, sources_of
-from impl.ir import Ops, Shape, UOp, give_origin, in_memory, note_late
+from impl.gradient import nodes
+from impl.ir import Ops, Shape, UOp, in_memory, note_late
 from impl.multi import Mesh, Sharding
 from impl.places import Place, copied_to, is_free
-from impl.symbolic import as_size, common_size, identical, is_symbolic, present
+from impl.symbolic import as_size, is_symbolic
+from impl.tensor.broadcasting import bits_as, broadcast_pair, converted, weak_dtype
+from impl.tensor.host import as_array, as_cast, dtype_of_number, of_others
 from impl.tensor.names import Named, either, missing
+from impl.tensor.origins import note_origin
+from impl.tensor.parameters import (
+    as_written,
+    dependent_bits,
+    is_held_twice,
+    mode,
+    needs_gradient,
+    note_parameter,
+    register_parameter,
+)
+from impl.tensor.runtime import Runtime
+from impl.tensor.views import Path, as_memory, follow, has_memory, written_through
 
 #: Of larger tensors `print` shows the form alone.
 _MOST_SHOWN, _MOST_COUNTED = 1000, 1 << 20
-_FOLDER = __file__.removesuffix("base.py")
-Path = tuple[tuple[Ops, Any], ...]
-
-
-class Runtime(Protocol):
-    """The functions of higher chapters that a tensor calls; `impl/__init__.py` sets it."""
-
-    @property
-    def default_device(self) -> Place:
-        """The device of tensors for which none was named."""
-
-    def usable_device(self, name: str) -> Place:
-        """The full name of a device; raises DeviceError if there is none, or not here."""
-
-    def realize(self, tensors: list[Any]) -> None:
-        """Compute the tensors' values into memory."""
-
-    def read(self, tensor: Any) -> np.ndarray:
-        """The elements of a realized tensor; bfloat16 as its bits."""
-
-    def read_part(self, tensor: Any) -> np.ndarray | None:
-        """The result of `read` for a part of a value in memory; None if it has to be computed."""
-
-    def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
-        """What each device of this process has of a tensor on a mesh, by its number there."""
-
-    def put_pieces(self, tensor: Any, given: list[np.ndarray]) -> None:
-        """Fill what each device of this process has of a tensor on a mesh, in their order."""
-
-    def present(self, mesh: Mesh) -> list[int]:
-        """The numbers of the devices of a mesh that this process has."""
-
-    def told(self, mesh: Mesh, purpose: str, given: bytes) -> list[bytes]:
-        """What each process of a mesh tells the others, once all have come with this purpose."""
-
-    def sharding(self, tensor: Any) -> Any:
-        """How a tensor lies on its mesh; None if it is on one device."""
-
-    def peek(self, tensor: Any) -> np.ndarray | None:
-        """The result of `read` for a value in memory; None if it has to be computed."""
-
-    def look(self, tensor: Any, operation: str, remedy: str) -> None:
-        """Say under DEBUG that an operation computes values; refuse it while one captures."""
-
-    def schedule(self, tensors: list[Any]) -> list[Any]:
-        """The kernels that would run, in order."""
-
-    def document(self, tensors: list[Any], programs: bool = False,
-                 rounds: bool = False) -> dict[str, Any]:
-        """The schedule as a document."""
-
-    def explain(self, tensors: list[Any]) -> str:
-        """Why the schedule is as it is, for a person."""
-
-    def beside_complex(self, tensor: Any, other: Any, name: str, reflected: bool) -> Any:
-        """What an operator gives beside complex numbers; NotImplemented if they are none."""
-
-    def instead_complex(self, name: str, method: Callable[..., Any], given: tuple[Any, ...],
-                        named: dict[str, Any]) -> Any:
-        """What a method gives that has failed at complex numbers; NotImplemented if at others."""
-
-    def complex_of(self, tensors: type, data: Any, device: Any = None, dtype: Any = None,
-                   requires_grad: bool = False) -> Any:
-        """Data as complex numbers, whose parts are of a class."""
-
-
-def note_origin(node: UOp) -> None:
-    """Remember the user's call and line that made a node, and those that it is made of."""
-    frame: Any = sys._getframe(2)
-    name = ""
-    while frame is not None:
-        code = frame.f_code
-        whose = _whose.get(code.co_filename) or _owner(code.co_filename)
-        if whose is _USER:
-            key = code.co_filename, frame.f_lineno, mode.called or name
-            give_origin(node, _origins.get(key) or _origin(*key))
-            return
-        if whose is _TENSOR:
-            name = code.co_name
-        frame = frame.f_back
-
-
-#: Whose code is in a file: methods of Tensor, those of layers, or the user's.
-_TENSOR, _LIBRARY, _USER = "tensor", "library", "user"
-_whose: dict[str, str] = {}
-#: The call and line of a file, a line and the name of a method, in words.
-_origins: dict[tuple[str, int, str], tuple[str, str]] = {}
-
-
-def _origin(file: str, line: int, name: str) -> tuple[str, str]:
-    """A call and its line in words, remembered: a loop comes to its lines again and again."""
-    if len(_origins) >= 1 << 14:  # lines of code that a program makes as it runs
-        _origins.clear()
-    origin = _origins[file, line, name] = name.strip("_"), f"{file}:{line}"
-    return origin
-
-
-def _owner(file: str) -> str:
-    """Whose code is in a file, remembered."""
-    whose = _whose[file] = _TENSOR if file.startswith(_FOLDER) \
-        else _LIBRARY if is_library(file) else _USER
-    return whose
-
-
-def broadcast_shape(a: Shape, b: Shape, operation: str) -> Shape:
-    """The shape to which both spread: axes align at the right, and size 1 repeats.
-
-    Raises:
-        ShapeError: two sizes differ and neither is 1 (r[tensor.arguments.refused]).
-    """
-    if present[0] and any(is_symbolic(size) for size in (*a, *b)):
-        return _spread(a, b, operation)  # a capture takes note of what is compared
-    return _spread_numbers(a, b, operation)
-
-
-def _spread(a: Shape, b: Shape, operation: str) -> Shape:
-    rank = max(len(a), len(b))
-    left = (1,) * (rank - len(a)) + a
-    right = (1,) * (rank - len(b)) + b
-    for first, second in zip(left, right, strict=True):
-        if first != second and 1 not in (first, second):  # r[impl tensor.arguments.refused+2]
-            raise ShapeError(operation, f"shapes {a} and {b} do not broadcast: {first} against "
-                             f"{second}", "make the sizes equal, or one of them 1 (.unsqueeze)")
-    # r[impl tensor.broadcast.rule+2]
-    # r[impl symbolic.size.general]
-    return tuple(common_size(x, y) for x, y in zip(left, right, strict=True))
-
-
-_spread_numbers = functools.cache(_spread)
-
-
-def weak_dtype(dtype: DType, value: Scalar) -> DType:
-    """The dtype in which a Python number meets a tensor of `dtype` (r[dtypes.scalar.weak])."""
-    # r[impl dtypes.scalar.weak+2]
-    if dtype.kind == "f" or isinstance(value, bool):
-        return dtype
-    if isinstance(value, float):
-        return dtypes.default_float
-    return dtypes.default_int if dtype.kind == "b" else dtype
-
-
-def converted(x: UOp, dtype: DType) -> UOp:
-    """A cast whose result is the same on every device, also of what the dtype does not hold."""
-    cut = nodes.cast(x, dtype)
-    if x.dtype.kind != "f" or dtype.kind not in "iu" or cut.op is not Ops.CAST:
-        return cut
-    least, greatest = UOp.const(dtype, dtype.min), UOp.const(dtype, dtype.max)
-    above = nodes.binary(Ops.CMPLE, UOp.const(x.dtype, float(dtype.max + 1)), x)
-    below = nodes.binary(Ops.CMPLE, x, UOp.const(x.dtype, float(dtype.min)))
-    known = nodes.binary(Ops.CMPEQ, x, x)
-    # r[impl dtypes.cast.nearest]
-    inside = nodes.where(known, cut, UOp.const(dtype, 0))
-    return nodes.where(above, greatest, nodes.where(below, least, inside))
-
-
-def _nearest(values: np.ndarray, dtype: DType) -> np.ndarray:
-    """Floats as a cast to an integer dtype takes them."""
-    if values.dtype.kind != "f" or dtype.kind not in "iu":
-        return values
-    known = np.nan_to_num(values, posinf=np.inf, neginf=-np.inf).astype(np.float64)
-    above = known >= float(dtype.max + 1)
-    inside = np.maximum(np.where(above, 0, known), dtype.min).astype(dtype.numpy)
-    return np.where(above, np.array(dtype.max, dtype.numpy), inside)
 
 
 class TensorBase(metaclass=Named):
@@ -276,15 +121,15 @@ class TensorBase(metaclass=Named):
         if isinstance(data, (bool, int, float)):
             return UOp.const(dtype or dtype_of_number(data), data)
         if not isinstance(data, (list, tuple)):
-            data, dtype = _of_others(data, dtype)
-        array = _as_array(data, dtype)
+            data, dtype = of_others(data, dtype)
+        array = as_array(data, dtype)
         if dtype is None and isinstance(data, (list, tuple)) and array.dtype.kind == "f":
             dtype = dtypes.default_float
         if dtype is not None:
             stored = array.astype(np.float32) if dtype is dtypes.bfloat16 else array
             with np.errstate(invalid="ignore", over="ignore"):
                 array = to_bfloat16(stored) if dtype is dtypes.bfloat16 \
-                    else _nearest(stored, dtype).astype(dtype.numpy)
+                    else as_cast(stored, dtype).astype(dtype.numpy)
         chosen = dtype or as_dtype(array.dtype)
         # The caller may write to the array later; this tensor keeps its value.
         host = np.array(array, order="C", copy=True)  # r[impl tensor.create.copy]
@@ -501,7 +346,7 @@ class TensorBase(metaclass=Named):
         if self._history is not None:
             self._tell()
         elif self._parameter:
-            self._note_parameter()  # it may lie elsewhere now
+            note_parameter(self.uop)  # it may lie elsewhere now
 
     def _tell(self) -> None:
         """Note what the value in memory was computed from, for gradients.
@@ -517,7 +362,7 @@ class TensorBase(metaclass=Named):
                 and in_memory(shown) is not (leaf if shown is not node else None) \
                 and (mode.keeping or needs_gradient(node)):
             parts = node.op, node.dtype, node.src, node.arg, node.tag
-            note_late(leaf, (_as_written, True, weakref.ref(leaf), *parts))
+            note_late(leaf, (as_written, True, weakref.ref(leaf), *parts))
 
     def _remember(self, always: bool = False) -> None:
         """Keep the expression, if its value may depend on a parameter."""
@@ -763,16 +608,16 @@ class TensorBase(metaclass=Named):
         if root.device != self.device:  # it was laid elsewhere since this view was taken
             value, self.device = copied_to(value, root.device), root.device
         before = root.uop
-        memory = _as_memory(before)
-        root.uop = _written_through(memory, path, value)
+        memory = as_memory(before)
+        root.uop = written_through(memory, path, value)
         self.uop = follow(root.uop, path)
         for between, rest in living[:-1]:
             way = next(way for reference, way in between._ancestors if reference() is root)
             if between.uop is follow(before, way):
                 between.uop = follow(root.uop, way)
             else:  # the root was given another value since this view was taken
-                memory = _as_memory(between.uop)
-                between.uop = _written_through(memory, rest, value)
+                memory = as_memory(between.uop)
+                between.uop = written_through(memory, rest, value)
         self._written = tuple((weakref.ref(tensor), weakref.ref(tensor.uop))
                               for tensor in (self, *(tensor for tensor, _ in living)))
 
@@ -808,7 +653,7 @@ class TensorBase(metaclass=Named):
                              "give a tensor of the same shape and dtype")
         self.uop, self.device = other.uop, other.device
         if self._parameter:
-            self._note_parameter()
+            note_parameter(self.uop)
         return self
 
     @property
@@ -829,18 +674,10 @@ class TensorBase(metaclass=Named):
             raise DTypeError("requires_grad", f"a tensor of {self.dtype.name} has no gradient",
                              "use a floating dtype: .float()")
         if not self._parameter:
-            if self.uop.op is not Ops.BUFFER or _held_twice(self):
+            if self.uop.op is not Ops.BUFFER or is_held_twice(self):
                 self._own_memory()
             self._parameter = True
-            self._note_parameter()
-            _parameters[id(self)] = weakref.ref(self, functools.partial(_forget, id(self)))
-
-    def _note_parameter(self) -> None:
-        """Note where a tensor that requires a gradient lies."""
-        dependent_bits[0] |= self.uop.reads
-        for node in self.uop.toposort():
-            if node.op is Ops.BUFFER and node.arg[0] not in _wanted:
-                _wanted.add(node.arg[0])
+            register_parameter(self)
 
     def requires_grad_(self, wanted: Any = True) -> Self:
         """Set `requires_grad`, and return the tensor."""
@@ -856,253 +693,3 @@ class TensorBase(metaclass=Named):
         self.uop = write(leaf, leaf, value)  # r[impl tensor.parameter.own]
         self._ancestors = ()
         return self
-
-
-class _Mode(threading.local):
-    """What a thread's operations and realizations leave for gradients, and their names.
-
-    `gradients`: whether operations pass them on. `keeping`: one list for each function that runs
-    now and of which a derivative is taken, since every value may depend on its arguments; each
-    keeps the expressions of what is realized meanwhile. `called`: what nodes are named after in
-    place of methods, which is the node of a model while that runs.
-    """
-
-    gradients = True
-    keeping: tuple[list[UOp], ...] = ()
-    called = ""
-
-
-mode = _Mode()
-_parameters: dict[int, weakref.ref[Any]] = {}
-#: The memory in which a tensor that requires a gradient lies, or lay.
-_wanted: weakref.WeakSet[Buffer] = weakref.WeakSet()
-#: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
-dependent_bits = [0]
-
-
-def _forget(key: int, reference: weakref.ref[Any]) -> None:
-    if _parameters.get(key) is reference:
-        del _parameters[key]
-
-
-def recorded(sources: Iterable[UOp]) -> bool:
-    """Whether somebody may ask for a gradient with respect to what these are made of."""
-    return bool(mode.keeping) or any(source.reads & dependent_bits[0] for source in sources)
-
-
-@contextmanager
-def expressions_kept() -> Iterator[list[UOp]]:
-    """Within it every tensor that this thread realizes keeps its expression, while it lives; so
-    does the list.
-    """
-    kept: list[UOp] = []
-    mode.keeping += kept,
-    try:
-        yield kept
-    finally:  # equal ones may be others
-        mode.keeping = tuple(each for each in mode.keeping if each is not kept)
-
-
-def realize_unasked(tensors: Sequence[Any]) -> None:
-    """Compute what nobody has asked for; gradients flow through it as if it had not been done."""
-    if tensors:
-        with expressions_kept():
-            tensors[0].realize(*tensors[1:])
-
-
-def note_dependent(leaf: UOp) -> None:
-    """Note that what is in memory there depends on a parameter."""
-    dependent_bits[0] |= leaf.reads
-
-
-def is_dependent(node: UOp) -> bool:
-    """Whether a value may depend on a parameter."""
-    return bool(node.reads & dependent_bits[0])
-
-
-def _as_written(memory: weakref.ref[UOp], *parts: Any) -> UOp:
-    """The node with these parts, whose value is there: what a gradient needs of it is read.
-
-    A leaf that held the node itself, which holds its leaf, would never be let go.
-    """
-    node, leaf = UOp(*parts), memory()
-    if leaf is not None and node.realized is None and leaf.arg[1] == leaf.arg[0].version:
-        mark_realized(node, leaf)
-    return node
-
-
-def is_held(leaf: UOp) -> bool:
-    """Whether a leaf holds all that its gradient needs, since it depends on a parameter."""
-    return leaf.late is not None and bool(leaf.late[1])
-
-
-def needs_gradient(node: UOp) -> bool:
-    """Whether a value depends on a parameter: whether somebody may ask for a gradient through it.
-
-    `is_dependent` answers at once, and yes too often: it knows buffers by 192 bits.
-    """
-    seen, stack = set[UOp](), [node]
-    while stack:
-        each = stack.pop()
-        if each in seen or not is_dependent(each):
-            continue
-        seen.add(each)
-        if each.op is not Ops.BUFFER:
-            stack += () if each.op is Ops.DETACH and each.tag is None else sources_of(each)
-        elif each.arg[0] in _wanted or is_held(each):
-            return True
-        elif each.late is None:
-            stack.append(nodes.kept_expression(each))
-    return False
-
-
-def parameters() -> list[Any]:
-    """All living tensors that want a gradient, oldest first."""
-    living = [reference() for reference in list(_parameters.values())]
-    return [tensor for tensor in living if tensor is not None and tensor._parameter]
-
-
-def _held_twice(tensor: TensorBase) -> bool:
-    return any(other is not tensor and other.uop is tensor.uop for other in parameters())
-
-
-def has_memory(node: UOp) -> bool:
-    """Whether a node is a version of some buffer, so that assigning writes to that buffer."""
-    while node.op is Ops.AFTER:
-        node = node.src[0]
-    return node.op in (Ops.BUFFER, Ops.CONTIGUOUS, Ops.COPY) or node.realized is not None
-
-
-def _as_memory(node: UOp) -> UOp:
-    """The node, or one of the same value through which no view of it can be simplified.
-
-    A part of a value can only be replaced where the value is in memory.
-    """
-    if node.op in (Ops.BUFFER, Ops.AFTER, Ops.CONTIGUOUS, Ops.COPY):
-        return node
-    return node.realized or UOp(Ops.CONTIGUOUS, node.dtype, (node,))
-
-
-def follow(node: UOp, path: Path) -> UOp:
-    """The view of a node that a chain of movement operations shows."""
-    for op, arg in path:
-        node = UOp(op, arg, (node,)) if op is Ops.BITCAST else nodes.move(node, op, arg)
-    return node
-
-
-def _written_through(memory: UOp, path: Path, value: UOp) -> UOp:
-    """The memory with the region replaced that a path shows; the value is of the path's dtype."""
-    moves = tuple(step for step in path if step[0] is not Ops.BITCAST)
-    if value.dtype is not memory.dtype:  # bits are as good before the movements as after them
-        value = UOp(Ops.BITCAST, memory.dtype, (value,))  # r[impl tensor.assign.view+3]
-    return write(memory, follow(memory, moves), value)
-
-
-_UNSIGNED = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
-
-
-def bits_as(x: UOp, wanted: DType) -> UOp:
-    """The bits of the last axis read as elements of another size."""
-    own, shape = x.dtype.itemsize, nodes.shape_of(x)
-    bits = x if x.dtype is _UNSIGNED[own] else UOp(Ops.BITCAST, _UNSIGNED[own], (x,))
-    times = max(own, wanted.itemsize) // min(own, wanted.itemsize)
-    if wanted.itemsize < own and shape:
-        wide, part = (*shape, times), _UNSIGNED[wanted.itemsize]
-        shifts = _shifts(times, wide, bits.dtype, wanted.itemsize)
-        spread = nodes.expand(nodes.reshape(bits, (*shape, 1)), wide)
-        made = nodes.cast(nodes.binary(Ops.SHR, spread, shifts), part)
-        result = nodes.reshape(made, (*shape[:-1], shape[-1] * times))
-    elif shape and shape[-1] % times == 0:
-        whole, wide = _UNSIGNED[wanted.itemsize], (*shape[:-1], shape[-1] // times, times)
-        parts = nodes.cast(nodes.reshape(bits, wide), whole)
-        made = nodes.binary(Ops.SHL, parts, _shifts(times, wide, whole, own))
-        result = nodes.reshape(nodes.reduce(Ops.ADD, made, (len(wide) - 1,)), wide[:-1])
-    else:
-        raise ShapeError("bitcast", f"{x.dtype.name} {shape} is no whole number of {wanted.name}",
-                         f"give a last axis whose size is a multiple of {times}")
-    return result if wanted is result.dtype else UOp(Ops.BITCAST, wanted, (result,))
-
-
-def _shifts(count: int, shape: Shape, dtype: DType, itemsize: int) -> UOp:
-    """How far each part of a wide element is from its lowest bit, along the last axis."""
-    place = nodes.cast(nodes.iota_along(count, len(shape) - 1, len(shape)), dtype)
-    return nodes.expand(nodes.scale(place, 8 * itemsize), shape)
-
-
-def broadcast_pair(a: UOp, b: UOp, operation: str) -> tuple[UOp, UOp]:
-    """Both nodes in one shape; a node of shape `()` stays as it is."""
-    if a.shape and b.shape and not identical(a.shape, b.shape):
-        shape = broadcast_shape(a.shape, b.shape, operation)
-        return nodes.broadcast(a, shape), nodes.broadcast(b, shape)
-    return a, b
-
-
-def dtype_of_number(value: Scalar) -> DType:
-    if isinstance(value, bool):
-        return dtypes.bool
-    if isinstance(value, float):
-        return dtypes.default_float
-    return _smallest_int(value, value)
-
-
-def _smallest_int(least: Scalar, greatest: Scalar) -> DType:
-    """The default integer type if it holds both numbers, else int64.
-
-    Raises:
-        DTypeError: int64 is too small.
-    """
-    for dtype in (dtypes.default_int, dtypes.int64):
-        if dtype.min <= least and greatest <= dtype.max:
-            return dtype
-    raise DTypeError("Tensor", f"{greatest if greatest > 0 else least} does not fit int64",
-                     "give dtype=dtypes.uint64, or a float")
-
-
-def _of_others(data: Any, dtype: DType | None) -> tuple[Any, DType | None]:
-    """Another library's tensor without its gradient, in the memory of the host.
-
-    A bfloat16, which NumPy has not, as float32, beside the dtype that it is to have.
-    """
-    for step in ("detach", "cpu"):
-        data = getattr(data, step)() if hasattr(data, step) else data
-    if not str(getattr(data, "dtype", "")).endswith("bfloat16"):
-        return data, dtype
-    wide = data.float() if hasattr(data, "float") else data.astype(np.float32)
-    return np.asarray(wide), dtype or dtypes.bfloat16
-
-
-def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
-    """The data as an array of a supported dtype."""
-    if isinstance(data, (list, tuple)):
-        array = _array_of_lists(data)
-        if dtype is None and array.dtype.kind in "iu" and array.size:
-            array = array.astype(_smallest_int(array.min().item(), array.max().item()).numpy)
-    else:
-        array = np.asarray(data)
-    if array.dtype.kind == "c":
-        raise ComplexError("Tensor", "complex numbers are a pair of real tensors",
-                           "make it of both parts: torch.complex(real, imag)")
-    if array.dtype.kind not in "biuf":
-        for one in array.flat:
-            as_size(one)  # which refuses a variable without a value
-        raise DTypeError("Tensor", f"data of type {type(data).__name__} and dtype {array.dtype} "
-                         "are no numbers", "give numbers, nested lists or a NumPy array")
-    if dtype is None:
-        as_dtype(array.dtype)
-    return array
-
-
-def _array_of_lists(data: Any) -> np.ndarray:
-    if _holds_tensors(data):
-        raise DTypeError("Tensor", "the list holds tensors", "join them: Tensor.stack(*tensors)")
-    try:
-        return np.array(data)
-    except ValueError as error:
-        raise ShapeError("Tensor", f"the nested lists are ragged ({error})",
-                         "make all lists of one level equally long") from None
-
-
-def _holds_tensors(data: Any) -> bool:
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return isinstance(data, TensorBase)

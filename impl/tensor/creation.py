@@ -17,7 +17,7 @@ from impl.gradient.nodes import cast
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh, Sharding
 from impl.symbolic import Variable, as_size, is_number, is_symbolic
-from impl.tensor.base import dtype_of_number
+from impl.tensor.host import dtype_of_number
 from impl.tensor.linalg import Linalg
 from impl.tensor.movement import flat_arguments
 from impl.tensor.random import generator, integer_node, normal_node, uniform_node

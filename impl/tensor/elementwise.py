@@ -14,7 +14,8 @@ from impl.gradient.custom import ruled, with_gradient
 from impl.gradient.nodes import binary, cast, scale, unary, where
 from impl.ir import Ops, UOp
 from impl.symbolic import identical, is_symbolic
-from impl.tensor.base import TensorBase, broadcast_shape, weak_dtype
+from impl.tensor.base import TensorBase
+from impl.tensor.broadcasting import broadcast_shape, weak_dtype
 from impl.tensor.placement import Shards
 
 

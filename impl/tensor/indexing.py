@@ -12,10 +12,11 @@ from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, shape_of, where
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import as_size, identical, is_number, is_symbolic
-from impl.tensor.base import Path, TensorBase, follow
+from impl.tensor.base import TensorBase
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import spread, whole
 from impl.tensor.reduce import Reduce
+from impl.tensor.views import Path, follow
 
 _WHOLE = slice(None)
 

@@ -14,8 +14,9 @@ from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh, rolled
 from impl.symbolic import Variable, as_size, is_number, is_symbolic, present
-from impl.tensor.base import Path, broadcast_shape
+from impl.tensor.broadcasting import broadcast_shape
 from impl.tensor.special import Special
+from impl.tensor.views import Path
 
 
 def flat_arguments(given: tuple[Any, ...]) -> tuple[Any, ...]:

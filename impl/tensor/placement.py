@@ -13,6 +13,7 @@ from impl.errors import ArgumentError, ShapeError
 from impl.ir import Ops, UOp
 from impl.multi import PLAIN_AXIS, LocalForm, Mesh, Sharding, Wish, sharding_of
 from impl.tensor.base import TensorBase
+from impl.tensor.parameters import note_parameter
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Shards(TensorBase):
         """This tensor itself, with the value of another one, and where that lies."""
         self.uop, self.device = placed.uop, placed.device
         if self._parameter:
-            self._own_memory()._note_parameter()
+            note_parameter(self._own_memory().uop)
         return self
 
     def shard_like(self, other: Self) -> Self:

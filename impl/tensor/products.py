@@ -12,7 +12,7 @@ from impl.gradient.nodes import cast, shape_of
 from impl.gradient.windows import add_windows
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import common_size
-from impl.tensor.base import broadcast_shape
+from impl.tensor.broadcasting import broadcast_shape
 from impl.tensor.indexing import Indexing
 from impl.tensor.movement import pad_with
 

@@ -15,7 +15,7 @@ from impl.ir import Ops, UOp, toposort
 from impl.loops import outputs
 from impl.symbolic import is_symbolic
 from impl.tensor import Tensor
-from impl.tensor.base import recorded
+from impl.tensor.parameters import recorded
 from impl.tensor.random import generator
 from impl.transforms.tracing import is_variable, placeholder, traced
 from impl.transforms.trees import Tree

@@ -15,7 +15,7 @@ from impl.ir import Ops, UOp
 from impl.multi import Mesh, Sharding
 from impl.realize.session import session
 from impl.tensor import Tensor
-from impl.tensor.base import expressions_kept
+from impl.tensor.parameters import expressions_kept
 
 _numbers = itertools.count()
 

@@ -395,7 +395,7 @@ def test_a_node_names_what_it_makes_and_nothing_else() -> None:
 def test_names_are_given_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each node of the graph is named when it is made, however many lists it was in."""
     import impl.ir
-    import impl.tensor.base
+    import impl.tensor.origins
 
     count = [0]
 
@@ -403,7 +403,7 @@ def test_names_are_given_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
         count[0] += 1
         impl.ir.give_origin(node, origin)
 
-    monkeypatch.setattr(impl.tensor.base, "give_origin", counted)
+    monkeypatch.setattr(impl.tensor.origins, "give_origin", counted)
     monkeypatch.setattr(impl.onnx.graph, "note_origin", counted, raising=False)
 
     def walked(length: int) -> int:

@@ -15,7 +15,7 @@ from conformance.trace import verifies
 from impl import Context, Ops, Tensor, TinyJit, Variable, func
 from impl.custom import loop
 from impl.errors import ArgumentError, AxisError, DTypeError, ShapeError, TraceError
-from impl.tensor.base import expressions_kept
+from impl.tensor.parameters import expressions_kept
 
 POINT = np.array([[0.3, 1.7, -0.6], [2.2, -1.1, 0.9]])
 

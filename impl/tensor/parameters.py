@@ -1,0 +1,136 @@
+"""Which tensors require a gradient, and what is kept of values for it. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from impl.effects import Buffer, mark_realized
+from impl.gradient import nodes, sources_of
+from impl.ir import Ops, UOp
+
+
+class _Mode(threading.local):
+    """What a thread's operations and realizations leave for gradients, and their names.
+
+    `gradients`: whether operations pass them on. `keeping`: one list for each function that runs
+    now and of which a derivative is taken, since every value may depend on its arguments; each
+    keeps the expressions of what is realized meanwhile. `called`: what nodes are named after in
+    place of methods, which is the node of a model while that runs.
+    """
+
+    gradients = True
+    keeping: tuple[list[UOp], ...] = ()
+    called = ""
+
+
+mode = _Mode()
+_parameters: dict[int, weakref.ref[Any]] = {}
+#: The memory in which a tensor that requires a gradient lies, or lay.
+_wanted: weakref.WeakSet[Buffer] = weakref.WeakSet()
+#: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
+dependent_bits = [0]
+
+
+def note_parameter(value: UOp) -> None:
+    """Note where a tensor that requires a gradient lies."""
+    dependent_bits[0] |= value.reads
+    for node in value.toposort():
+        if node.op is Ops.BUFFER and node.arg[0] not in _wanted:
+            _wanted.add(node.arg[0])
+
+
+def register_parameter(tensor: Any) -> None:
+    """Note a living tensor that requires a gradient from now on."""
+    note_parameter(tensor.uop)
+    _parameters[id(tensor)] = weakref.ref(tensor, functools.partial(_forget, id(tensor)))
+
+
+def _forget(key: int, reference: weakref.ref[Any]) -> None:
+    if _parameters.get(key) is reference:
+        del _parameters[key]
+
+
+def recorded(sources: Iterable[UOp]) -> bool:
+    """Whether somebody may ask for a gradient with respect to what these are made of."""
+    return bool(mode.keeping) or any(source.reads & dependent_bits[0] for source in sources)
+
+
+@contextmanager
+def expressions_kept() -> Iterator[list[UOp]]:
+    """Within it every tensor that this thread realizes keeps its expression, while it lives; so
+    does the list.
+    """
+    kept: list[UOp] = []
+    mode.keeping += kept,
+    try:
+        yield kept
+    finally:  # equal ones may be others
+        mode.keeping = tuple(each for each in mode.keeping if each is not kept)
+
+
+def realize_unasked(tensors: Sequence[Any]) -> None:
+    """Compute what nobody has asked for; gradients flow through it as if it had not been done."""
+    if tensors:
+        with expressions_kept():
+            tensors[0].realize(*tensors[1:])
+
+
+def note_dependent(leaf: UOp) -> None:
+    """Note that what is in memory there depends on a parameter."""
+    dependent_bits[0] |= leaf.reads
+
+
+def is_dependent(node: UOp) -> bool:
+    """Whether a value may depend on a parameter."""
+    return bool(node.reads & dependent_bits[0])
+
+
+def as_written(memory: weakref.ref[UOp], *parts: Any) -> UOp:
+    """The node with these parts, whose value is there: what a gradient needs of it is read.
+
+    A leaf that held the node itself, which holds its leaf, would never be let go.
+    """
+    node, leaf = UOp(*parts), memory()
+    if leaf is not None and node.realized is None and leaf.arg[1] == leaf.arg[0].version:
+        mark_realized(node, leaf)
+    return node
+
+
+def is_held(leaf: UOp) -> bool:
+    """Whether a leaf holds all that its gradient needs, since it depends on a parameter."""
+    return leaf.late is not None and bool(leaf.late[1])
+
+
+def needs_gradient(node: UOp) -> bool:
+    """Whether a value depends on a parameter: whether somebody may ask for a gradient through it.
+
+    `is_dependent` answers at once, and yes too often: it knows buffers by 192 bits.
+    """
+    seen, stack = set[UOp](), [node]
+    while stack:
+        each = stack.pop()
+        if each in seen or not is_dependent(each):
+            continue
+        seen.add(each)
+        if each.op is not Ops.BUFFER:
+            stack += () if each.op is Ops.DETACH and each.tag is None else sources_of(each)
+        elif each.arg[0] in _wanted or is_held(each):
+            return True
+        elif each.late is None:
+            stack.append(nodes.kept_expression(each))
+    return False
+
+
+def parameters() -> list[Any]:
+    """All living tensors that want a gradient, oldest first."""
+    living = [reference() for reference in list(_parameters.values())]
+    return [tensor for tensor in living if tensor is not None and tensor._parameter]
+
+
+def is_held_twice(tensor: Any) -> bool:
+    """Whether another one that requires a gradient has the same node."""
+    return any(other is not tensor and other.uop is tensor.uop for other in parameters())

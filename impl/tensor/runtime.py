@@ -1,0 +1,72 @@
+"""What a tensor asks of higher chapters. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from impl.multi import Mesh
+from impl.places import Place
+
+
+class Runtime(Protocol):
+    """The functions of higher chapters that a tensor calls; `impl/__init__.py` sets it."""
+
+    @property
+    def default_device(self) -> Place:
+        """The device of tensors for which none was named."""
+
+    def usable_device(self, name: str) -> Place:
+        """The full name of a device; raises DeviceError if there is none, or not here."""
+
+    def realize(self, tensors: list[Any]) -> None:
+        """Compute the tensors' values into memory."""
+
+    def read(self, tensor: Any) -> np.ndarray:
+        """The elements of a realized tensor; bfloat16 as its bits."""
+
+    def read_part(self, tensor: Any) -> np.ndarray | None:
+        """The result of `read` for a part of a value in memory; None if it has to be computed."""
+
+    def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
+        """What each device of this process has of a tensor on a mesh, by its number there."""
+
+    def put_pieces(self, tensor: Any, given: list[np.ndarray]) -> None:
+        """Fill what each device of this process has of a tensor on a mesh, in their order."""
+
+    def present(self, mesh: Mesh) -> list[int]:
+        """The numbers of the devices of a mesh that this process has."""
+
+    def told(self, mesh: Mesh, purpose: str, given: bytes) -> list[bytes]:
+        """What each process of a mesh tells the others, once all have come with this purpose."""
+
+    def sharding(self, tensor: Any) -> Any:
+        """How a tensor lies on its mesh; None if it is on one device."""
+
+    def peek(self, tensor: Any) -> np.ndarray | None:
+        """The result of `read` for a value in memory; None if it has to be computed."""
+
+    def look(self, tensor: Any, operation: str, remedy: str) -> None:
+        """Say under DEBUG that an operation computes values; refuse it while one captures."""
+
+    def schedule(self, tensors: list[Any]) -> list[Any]:
+        """The kernels that would run, in order."""
+
+    def document(self, tensors: list[Any], programs: bool = False,
+                 rounds: bool = False) -> dict[str, Any]:
+        """The schedule as a document."""
+
+    def explain(self, tensors: list[Any]) -> str:
+        """Why the schedule is as it is, for a person."""
+
+    def beside_complex(self, tensor: Any, other: Any, name: str, reflected: bool) -> Any:
+        """What an operator gives beside complex numbers; NotImplemented if they are none."""
+
+    def instead_complex(self, name: str, method: Callable[..., Any], given: tuple[Any, ...],
+                        named: dict[str, Any]) -> Any:
+        """What a method gives that has failed at complex numbers; NotImplemented if at others."""
+
+    def complex_of(self, tensors: type, data: Any, device: Any = None, dtype: Any = None,
+                   requires_grad: bool = False) -> Any:
+        """Data as complex numbers, whose parts are of a class."""
