@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from impl.effects.buffers import Buffer
 from impl.effects.holders import living
-from impl.effects.versions import is_lost, is_open, leaf_of
+from impl.effects.versions import is_lost, is_pending, leaf_of
 from impl.ir import Ops, UOp, in_memory, toposort
 
 
@@ -33,7 +33,7 @@ class Effects:
 
 def unrealized(roots: Sequence[UOp]) -> list[UOp]:
     """All nodes that have to be computed for some values, sources first."""
-    return toposort(roots, is_open)
+    return toposort(roots, is_pending)
 
 
 Finder = Callable[[Sequence[UOp]], list[UOp]]
@@ -49,7 +49,7 @@ def collect(roots: Sequence[UOp], find: Finder | None = None) -> Effects:
     `find` gives the nodes below some values, sources first, that it has not given yet.
     """
     if find is None:
-        find = functools.partial(toposort, gate=is_open, seen=set())
+        find = functools.partial(toposort, gate=is_pending, seen=set())
     effects = Effects(list(roots), find(roots))
     if _AFTER in [node.op for node in effects.nodes]:
         _rescue(effects, find)
@@ -114,7 +114,7 @@ def _waiting(written: set[Buffer], effects: Effects) -> list[UOp]:
 
 def _reaches(root: UOp, written: set[Buffer], reads: dict[UOp, bool]) -> bool:
     """Whether the graph below reads one of the buffers; remembers the answer for every node."""
-    for node in toposort((root,), lambda u: u not in reads and is_open(u)):
+    for node in toposort((root,), lambda u: u not in reads and is_pending(u)):
         if node not in reads:
             leaf = in_memory(node)
             reads[node] = leaf.arg[0] in written if leaf is not None else \

@@ -104,7 +104,7 @@ def spoil(buffers: Iterable[Buffer]) -> None:
         advance(buffer, 1)
 
 
-def is_open(node: UOp) -> bool:
+def is_pending(node: UOp) -> bool:
     """Whether a walk goes on below this node: its value has to be computed."""
     return node.op is not _BIND and in_memory(node) is None
 
@@ -113,7 +113,7 @@ def is_lost(value: UOp) -> bool:
     """Whether computing a value would read what such a run left behind, or a placeholder."""
     if not unreadable:
         return False
-    leaves = map(in_memory, toposort((value,), is_open))
+    leaves = map(in_memory, toposort((value,), is_pending))
     return any(leaf is not None and (leaf.arg[0].spoiled and leaf.arg[1] != leaf.arg[0].version
                                      or isinstance(leaf.arg[0], Placeholder))
                for leaf in leaves)
