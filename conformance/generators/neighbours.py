@@ -80,7 +80,8 @@ def _changed(statement: Statement) -> Iterator[tuple[str, Statement]]:
     view = statement.get("view", ())
     for number in range(len(view) - 1):
         other = [*view[:number], view[number + 1], view[number], *view[number + 2:]]
-        yield f"{do} exchanged steps {number}", {**statement, "view": other}
+        yield (f"{do} {view[number]['do']} after {view[number + 1]['do']}",
+               {**statement, "view": other})
     for number, step in enumerate(view):
         yield from ((f"{do} {number} {what}",
                      {**statement, "view": [*view[:number], other, *view[number + 1:]]})

@@ -35,6 +35,8 @@ from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
+from time import monotonic
 from types import ModuleType
 from typing import Any
 
@@ -275,11 +277,23 @@ def table(results: Sequence[tuple[Change, str]]) -> str:
     return "\n".join([*lines, *[f"{same} more show what the code itself shows"] * bool(same)])
 
 
-def report(results: Sequence[tuple[Change, str]], options: argparse.Namespace) -> dict[str, Any]:
+def speed(results: Sequence[tuple[Change, str]], seconds: Sequence[float]) -> str:
+    """How long it took to find what was found, by the clock of this machine; "" for nothing."""
+    taken = sorted(each for each, (_, found) in zip(seconds, results, strict=True)
+                   if found not in ("", UNCHANGED))
+    if not taken:
+        return ""
+    return (f"found in {median(taken):.1f} s (median), nine of ten in "
+            f"{taken[min(len(taken) - 1, 9 * len(taken) // 10)]:.1f} s")
+
+
+def report(results: Sequence[tuple[Change, str]], seconds: Sequence[float],
+           options: argparse.Namespace) -> dict[str, Any]:
     return {"format": FORMAT, "commit": commit(), "count": options.count, "seed": options.seed,
             "of": options.of, "set": options.set, "fuzz": options.fuzz, "profile": options.profile,
-            "results": [{"kind": change.kind, "name": change.name, "found by": found}
-                        for change, found in results]}
+            "results": [{"kind": change.kind, "name": change.name, "found by": found,
+                         "seconds": round(taken, 1)}
+                        for (change, found), taken in zip(results, seconds, strict=True)]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -313,19 +327,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     changes = drawn(options.count, options.seed, options.of or "runtime", options.reached) \
         if options.count \
         else written(options.kind, options.name, options.of, options.set)
-    results: list[tuple[Change, str]] = []
+    results, seconds = list[tuple[Change, str]](), list[float]()
     try:
         for change in changes:
+            begun = monotonic()
             results.append((change, tried(change, asked)))
+            seconds.append(monotonic() - begun)
             found = results[-1][1]
             verdict = "LIVES" if not found else found if found == UNCHANGED else f"found by {found}"
             print(f"{change.kind:<12}{change.name}: {verdict}", flush=True)
             if options.report:
-                options.report.write_text(json.dumps(report(results, options), indent=1) + "\n",
-                                          encoding="utf-8")
+                said = json.dumps(report(results, seconds, options), indent=1)
+                options.report.write_text(said + "\n", encoding="utf-8")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-    print(table(results))
+    print(table(results), speed(results[:len(seconds)], seconds), sep="\n")
     return int(any(not found for _, found in results))
 
 

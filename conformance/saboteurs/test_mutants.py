@@ -29,6 +29,9 @@ def test_mutants_are_drawn_from_the_seed() -> None:
     assert one == again != other
     assert mutants.table([(one[0], "test_x"), (one[1], ""), (one[2], "")]).endswith(
         "1 of    3    33 %")
+    found = [(one[0], "test_x"), (one[1], ""), (one[2], mutants.UNCHANGED), (one[0], "test_y")]
+    assert mutants.speed(found, [1, 50, 60, 3]) == \
+        "found in 2.0 s (median), nine of ten in 3.0 s"
 
 
 def test_what_shows_the_same_is_no_part_of_the_rate() -> None:

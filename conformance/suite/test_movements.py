@@ -171,8 +171,10 @@ def test_writes_through_movements_of_movements(subject: Subject) -> None:
                    for step in islice(of_several_axes("shrink", tuple(
                        shape[axis] for axis in order)), 2)]
         if shape == (4, 4):  # where a region keeps its shape when the two are exchanged
-            chains.append([{"do": "permute", "order": [1, 0]},
-                           {"do": "shrink", "bounds": [[0, 2], [2, 4]]}])
+            turned: Statement = {"do": "permute", "order": [1, 0]}
+            part: Statement = {"do": "shrink", "bounds": [[0, 2], [2, 4]]}
+            chains += [[turned, part], [{"do": "flip", "axes": [0]}, turned, part],
+                       [turned, {"do": "flip", "axes": [1]}, part]]
         for start in range(0, len(chains), TOGETHER):
             _written(subject, shape, chains[start:start + TOGETHER], bool(start // TOGETHER % 2))
 
@@ -268,3 +270,20 @@ def test_readers_through_movements_keep_what_was_there(subject: Subject) -> None
                 region = shapes.view_shape(shape, write)
                 value = given(draft, -np.arange(prod(region)).reshape(region), "int32")
                 draft.append({"do": "store", "target": state, "view": write, "from": [value]})
+
+
+@verifies("statements.assign.whole")
+def test_what_was_moved_several_times_is_assigned(subject: Subject) -> None:
+    """The target has elements of its own: what it was moved from is written to, and kept."""
+    flip: Statement = {"do": "flip", "axes": [0]}
+    turn: Statement = {"do": "permute", "order": [1, 0]}
+    ends: Statement = {"do": "flip", "axes": [0, 1]}
+    for chain in ([turn, flip], [flip, turn], [ends, turn, flip], [turn, ends, turn, flip]):
+        with shown(subject) as draft:
+            x, y = numbered(draft, (4, 4)), given(draft, np.zeros((4, 4)), "int32")
+            draft.append({"do": "realize", "names": [x, y]})
+            draft.append({"do": "assign", "target": y, "from": [moved(draft, x, *chain)]})
+            draft.append({"do": "store", "target": x, "from": [given(draft, [[-1, -2]], "int32")],
+                          "view": [{"do": "shrink", "bounds": [[1, 2], [1, 3]]}]})
+            draft.append({"do": "store", "target": y, "from": [given(draft, [[-3]], "int32")],
+                          "view": [{"do": "shrink", "bounds": [[0, 1], [3, 4]]}]})
