@@ -109,10 +109,18 @@ class ComputesOperandsAgain(ImplPatch):
 
 
 class StoresSideBySideAlways(Edit):
-    rule = "choosing.product.column"
+    rule = "choosing.product.column+2"
     description = "three results that lie side by side are a vector, however long their sums are"
     file = "impl/choosing/products.py"
     old, new = "iter(wide or beside)", "iter(beside or wide)"
+
+
+class LanesMayBeIdle(Edit):
+    rule = "choosing.product.column+2"
+    description = "a row of results is a vector, however many of its lanes are idle"
+    first = "test_rows_that_fill_few_lanes_are_no_vectors"
+    file = "impl/choosing/products.py"
+    old, new = "if deep >= _DEEP_SUM and", "if deep < 0 and"
 
 
 class TakesEveryRegisterForSums(ImplPatch):

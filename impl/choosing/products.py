@@ -42,6 +42,10 @@ _MANY_ROWS, _PRICES_OF_ROWS = 8, {4: 1.0, 3: 1.0, 2: 1.02, 1: 1.3}
 _LEAST_PRODUCT = 1 << 12
 #: A column of so few elements fills no vector.
 _LEAST_COLUMN = 8
+#: A column that fills less of its vectors gives way to another one where sums are long.
+_LEAST_USED = 0.76
+#: A sum of so many products costs several times as much as to store it.
+_DEEP_SUM = 96
 #: A sum of so many products costs more than to store its vector element by element.
 _LONG_SUM = 256
 #: An operand that fewer tiles read is copied only if it cannot be read as it lies.
@@ -94,16 +98,27 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
     alone = [r for r, side in zip(outputs, sides, strict=True) if side[0] != side[1]]
     store = _stage_with(known, node)
     grows = planner.growth[store.src[0].src[1]] or {}
-    # r[impl choosing.product.column]
+    # r[impl choosing.product.column+2]
     found = [roles for column in alone
              if (roles := _roles_of(planner, column, outputs, sides, node)) is not None]
     beside = [roles for roles in found if grows.get(roles.column) == 1]
     wide = [roles for roles in beside if planner.extent(roles.column) >= _LEAST_COLUMN]
-    if not wide and math.prod(planner.extent(r) for r in node.src[1:]) >= _LONG_SUM:
+    deep = math.prod(planner.extent(r) for r in node.src[1:])
+    if deep >= _DEEP_SUM and (not wide or _used(planner, node, wide[0]) < _LEAST_USED):
+        full = [roles for roles in found if _used(planner, node, roles) > _LEAST_USED]
+        wide = sorted(full, key=lambda each: -math.prod(planner.extent(r) for r in each.rows)) \
+            or wide
+    if not wide and deep >= _LONG_SUM:
         # Many products for each result: their vectors may be stored one element here, one there.
         wide = sorted([roles for roles in found if planner.extent(roles.column) >= _LEAST_COLUMN],
                       key=lambda each: -math.prod(planner.extent(r) for r in each.rows))
     return next(iter(wide or beside), None)
+
+
+def _used(planner: Planner, node: UOp, roles: Roles) -> float:
+    """The part of the lanes that a column fills, of vectors as long as there are."""
+    extent, width = planner.extent(roles.column), planner.limits.elements(node.dtype.itemsize)
+    return extent / (-(-extent // width) * width)
 
 
 def _roles_of(planner: Planner, column: UOp, outputs: list[UOp], sides: list[list[bool]],

@@ -18,6 +18,7 @@ from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.blocking import Aside, Chunk, Pack, Window
 from impl.choosing import hand_steps, products
+from impl.choosing.planner import Planner
 from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
@@ -443,7 +444,7 @@ def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     assert text.count("= fma_f32x16(") == (6 + 2) * 4
 
 
-@verifies("choosing.product.column")
+@verifies("choosing.product.column+2")
 def test_long_sums_are_vectors_even_if_few_results_lie_side_by_side() -> None:
     x, w = Tensor.ones(4, 32, 14, 14).contiguous().realize(), Tensor.ones(32, 32, 3, 3)
     w = w.contiguous().realize()
@@ -453,6 +454,23 @@ def test_long_sums_are_vectors_even_if_few_results_lie_side_by_side() -> None:
     text = render(optimize(kernel.ast, WIDE), C()).body
     assert text.count("= fma_f32x16(") >= 16
     assert "= fma_f32x4(" not in text
+
+
+@verifies("choosing.product.column+2")
+@pytest.mark.parametrize(("size", "channels", "vector"), [
+    (24, 16, "channels"), (8, 16, "channels"), (7, 16, "channels"), (16, 16, "pixels"),
+    (14, 16, "pixels"), (8, 8, "pixels")])
+def test_rows_that_fill_few_lanes_are_no_vectors(size: int, channels: int, vector: str) -> None:
+    """Of results that are long sums; with few channels the sums are short."""
+    x = Tensor.ones(2, channels, size, size).contiguous().realize()
+    w = Tensor.ones(32, channels, 3, 3).contiguous().realize()
+    kernel, = x.conv2d(w, padding=1).schedule()
+    planner = Planner(kernel.ast, WIDE)
+    node = next(n for n in kernel.ast.toposort() if n.op is Ops.REDUCE)
+    roles = products.find_roles(planner, node)
+    assert roles is not None
+    steps = planner.growth[kernel.ast.src[0].src[0].src[1]] or {}
+    assert steps[roles.column] == (1 if vector == "pixels" else size * size)
 
 
 @verifies("choosing.product.memory")
