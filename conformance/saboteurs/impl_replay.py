@@ -184,6 +184,14 @@ class StatesAreArguments(Edit):
     old, new = 'test.add(f"b{name} in {{}}", used)', "pass"
 
 
+class ArgumentsLieAnyhow(Edit):
+    rule = "replay.shortcut.same+3"
+    description = "a value that is cut is taken for the copies that an argument was"
+    first = "test_states_on_a_mesh_lie_where_they_lay"
+    file = "impl/replay/guards.py"
+    old, new = 'b{name}.shardings.get(s{name}) != {{}}"', 'b{name}.shardings is {{}}"'
+
+
 class SettledStatesAreReadHalfWritten(Edit):
     rule = "realize.failure.left+2"
     description = "a state that was being overwritten where it lay can be read"

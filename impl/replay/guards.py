@@ -97,10 +97,12 @@ def _add_tensor(test: Test, name: str, tensor: Tensor) -> None:
              f"or {name}.grad is not None or {name}.device is not {{}} and {name}.device != {{}}",
              Ops.BUFFER, leaf.dtype, device, device)
     test.line(f"b{name}, v{name}, s{name} = {node}.arg")
-    test.add(f"v{name} != b{name}.version or b{name}.shardings "
+    test.add(f"v{name} != b{name}.version "
              f"or b{name}.device is not {{}} and b{name}.device != {{}} "
-             f"or not (s{name} is {{}} or {{}}(s{name}, {{}}))",
-             device, device, leaf.arg[2], identical, leaf.arg[2])
+             f"or not (s{name} is {{}} or {{}}(s{name}, {{}})) "
+             f"or b{name}.shardings.get(s{name}) != {{}}",
+             device, device, leaf.arg[2], identical, leaf.arg[2],
+             leaf.arg[0].shardings.get(leaf.arg[2]))
 
 
 def _add_value(test: Test, name: str, described: Any) -> bool:

@@ -248,7 +248,7 @@ def settle(recording: Recorded, now: Mapping[Buffer, Buffer],
             return None
     for owner in holders.values():
         tensor = owner()
-        if tensor is None or tensor.uop.op is not Ops.BUFFER or tensor.uop.arg[0].shardings:
+        if tensor is None or tensor.uop.op is not Ops.BUFFER:
             return None
     kept = [change for change, _ in states.changing() if change.buffer not in outputs]
     if {c.buffer for c in kept} != {*states.written} or any(
