@@ -170,8 +170,12 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None,
         made = data.detach().clone()
         return made if dtype is None else made.cast(dtype)
     if isinstance(data, (list, tuple)) and _any(isinstance(one, Tensor) for one in data):
-        data = Tensor.stack([one if isinstance(one, Tensor) else Tensor(one) for one in data])
-    made = data.detach().clone() if isinstance(data, Tensor) else Tensor(data, device)
+        data = Tensor.stack([as_tensor(one, dtype) for one in data])
+    if isinstance(data, Tensor):
+        made = data.detach().clone()
+    else:  # Python's numbers have all digits of a wide float, if it is asked for at once
+        wide = dtype is not None and as_dtype(dtype).kind == "f"
+        made = Tensor(data, device, dtype if wide else None)
     made = made if dtype is None else made.cast(dtype)
     if device is not None:
         made = made.to(device)
@@ -313,6 +317,54 @@ def _grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: boo
                  for out, weight in zip(outputs, weights, strict=True)), start=Tensor(0.0))
     found = total.gradient(*given)
     return tuple(found if create_graph else [one.detach() for one in found])
+
+
+def _of_inputs(derivative: Callable[..., Any]) -> Callable[..., Any]:
+    """A derivative as `torch.autograd.functional` has it: of one tensor, or of a tuple of them."""
+    def derived(func: Callable[..., Any], inputs: Any, create_graph: bool = False,
+                **_: Any) -> Any:
+        alone = isinstance(inputs, Tensor)
+        given = (inputs,) if alone else tuple(inputs)
+        found = derivative(func, argnums=0 if alone else tuple(range(len(given))))(*given)
+        return found if create_graph else _detached(found)
+    derived.__name__, derived.__doc__ = derivative.__name__, derivative.__doc__
+    return derived
+
+
+def _along(derivative: Callable[..., Any]) -> Callable[..., Any]:
+    """The value of a function, and its derivative along `v`: of one tensor, or of a tuple."""
+    def derived(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False,
+                **_: Any) -> tuple[Any, Any]:
+        alone = isinstance(inputs, Tensor)
+        given = (inputs,) if alone else tuple(inputs)
+        along = None if v is None else (v,) if isinstance(v, Tensor) else tuple(v)
+        value, found = derivative(func, given, along)
+        found = found[0] if alone and isinstance(found, tuple) else found
+        return (value, found) if create_graph else (_detached(value), _detached(found))
+    return derived
+
+
+def _detached(found: Any) -> Any:
+    return found.detach() if isinstance(found, Tensor) else tuple(map(_detached, found))
+
+
+def _ones(tensors: Any) -> Any:
+    return tensors.ones_like() if isinstance(tensors, Tensor) else tuple(map(_ones, tensors))
+
+
+def _vjp(function: Callable[..., Any], given: tuple[Any, ...], along: Any) -> tuple[Any, Any]:
+    value, pulled = func.vjp(function, *given)
+    one = isinstance(value, Tensor)
+    return value, pulled(_ones(value) if along is None else along[0] if one else along)
+
+
+def _jvp(function: Callable[..., Any], given: tuple[Any, ...], along: Any) -> tuple[Any, Any]:
+    return func.jvp(function, given, _ones(given) if along is None else along)
+
+
+def _hvp(function: Callable[..., Any], given: tuple[Any, ...], along: Any) -> tuple[Any, Any]:
+    slope = func.grad(function, argnums=tuple(range(len(given))))
+    return function(*given), func.jvp(slope, given, _ones(given) if along is None else along)[1]
 
 
 class FunctionContext:
@@ -546,7 +598,10 @@ def _part(name: str, **members: Any) -> ModuleType:
 def _publish_parts() -> dict[str, Any]:
     from impl.nn import data, distributions, functional, init, lr_scheduler, swa_utils
     autograd = _part("autograd", grad=_grad, no_grad=no_grad, Variable=_variable,
-                     Function=Function)
+                     Function=Function, functional=_part(
+                         "autograd.functional", jacobian=_of_inputs(func.jacrev),
+                         hessian=_of_inputs(func.hessian), vjp=_along(_vjp), jvp=_along(_jvp),
+                         hvp=_along(_hvp), vhp=_along(_hvp)))
     for name, module in (("nn", nn), ("optim", nn.optim), ("nn.functional", functional),
                          ("nn.init", init), ("nn.utils", nn.utils),
                          ("nn.parameter", nn.parameter), ("optim.lr_scheduler", lr_scheduler),

@@ -19,7 +19,7 @@ _INSIDE = ("as_strided*", "is_contiguous", "sparse.*", "to_sparse", "resize_*", 
            "expand_copy", "permute_copy", "select_copy", "split_with_sizes_copy", "squeeze_copy",
            "t_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsqueeze_copy", "view_copy",
            "detach_copy", "split_copy", "narrow_copy", "nn.functional.linear_cross_entropy*",
-           "nn.functional.scaled*mm", "nn.functional.embedding_bag")
+           "nn.functional.scaled*mm")
 _FACTORS = ("geqrf", "ormqr", "linalg.householder_product", "linalg.ldl_*", "lu_unpack", "lu",
             "lu_solve", "linalg.lu_factor*", "linalg.lu_solve", "linalg.*_ex", "linalg.cholesky_ex",
             "linalg.inv_ex", "linalg.solve_ex", "linalg.tensorsolve", "linalg.tensorinv",

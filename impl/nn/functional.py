@@ -7,19 +7,19 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from impl.errors import name_missing, nearest
+from impl.nn.linear import table
 from impl.nn.loss import ctc_loss
 from impl.nn.names import missing
 from impl.tensor import Tensor
 
 __all__ = ["avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
            "conv_transpose2d", "conv_transpose3d", "cross_entropy", "ctc_loss", "dropout",
-           "embedding", "max_pool2d",
+           "embedding", "embedding_bag", "max_pool2d",
            "nll_loss", "relu", "rms_norm", "unfold"]
 
 
 #: Functions whose work a layer does.
 _MEANT = {"multi_head_attention_forward": "nn.MultiheadAttention",
-          "embedding_bag": "x.embedding(...), and its sum or mean",
           "sigmoid_focal_loss": "x.binary_cross_entropy_with_logits, with a weight"}
 
 
@@ -46,9 +46,21 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     return input.dropout(p, training)
 
 
-def embedding(input: Tensor, weight: Tensor) -> Tensor:
-    """weight.embedding(x)."""
-    return weight.embedding(input)
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None,
+              max_norm: float | None = None, norm_type: float = 2.0) -> Tensor:
+    """weight.embedding(x); a row of `padding_idx` gets no gradient, and long rows are cut."""
+    return table(weight, padding_idx, max_norm, norm_type).embedding(input)
+
+
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None,
+                  max_norm: float | None = None, norm_type: float = 2.0,
+                  scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+                  per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+                  padding_idx: int | None = None) -> Tensor:
+    """x.embedding_bag(weight)."""
+    used = table(weight, padding_idx, max_norm, norm_type)
+    return input.embedding_bag(used, offsets, mode, per_sample_weights, include_last_offset,
+                               padding_idx)
 
 
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from impl.errors import ArgumentError
 from impl.nn.module import Module, sizes
 from impl.tensor import Tensor
 
@@ -43,6 +44,20 @@ class Bilinear(Module):
         return input1.bilinear(input2, self.weight, self.bias)
 
 
+def others(weight: Tensor, padding_idx: int) -> Tensor:
+    """Which rows are learned: all but that of padding."""
+    rows = int(weight.shape[0])
+    return Tensor.arange(rows, device=weight.device).ne(padding_idx % rows).unsqueeze(1)
+
+
+def table(weight: Tensor, padding_idx: int | None, max_norm: float | None,
+          norm_type: float) -> Tensor:
+    """Rows as they are looked up: that of padding gets no gradient, and long ones are cut."""
+    if padding_idx is not None:
+        weight = others(weight, padding_idx).where(weight, weight.detach())
+    return weight if max_norm is None else weight.renorm(norm_type, 0, max_norm)
+
+
 class Embedding(Module):
     """A row of `weight` for each number; a number out of range gives zeros.
 
@@ -59,12 +74,8 @@ class Embedding(Module):
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         weight = Tensor.randn(num_embeddings, embedding_dim)
         if self.padding_idx is not None:
-            weight = self._others(num_embeddings).where(weight, 0)
+            weight = others(weight, self.padding_idx).where(weight, 0)
         self.weight = weight.requires_grad_()
-
-    def _others(self, rows: int, device: str | None = None) -> Tensor:
-        """Which rows are learned: all but that of padding."""
-        return Tensor.arange(rows, device=device).ne(self.padding_idx).unsqueeze(1)
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True,
@@ -75,26 +86,29 @@ class Embedding(Module):
         return layer
 
     def table(self) -> Tensor:
-        """The matrix as it is used: a padding row gets no gradient, and long rows are cut."""
-        weight = self.weight
-        if self.padding_idx is not None:
-            learned = self._others(weight.shape[0], weight.device)
-            weight = learned.where(weight, weight.detach())
-        if self.max_norm is not None:
-            weight = weight.renorm(self.norm_type, 0, self.max_norm)
-        return weight
+        """The matrix as it is used."""
+        return table(self.weight, self.padding_idx, self.max_norm, self.norm_type)
 
     def forward(self, input: Tensor) -> Tensor:
         return self.table().embedding(input)
 
 
 class EmbeddingBag(Embedding):
-    """Rows of `weight`, of which those of each row of numbers are combined."""
+    """Rows of `weight`, of which those of each bag are combined: see `Tensor.embedding_bag`."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None,
-                 norm_type: float = 2.0, mode: str = "mean") -> None:
-        super().__init__(num_embeddings, embedding_dim, None, max_norm, norm_type)
-        self.mode = mode
+                 norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
+                 sparse: bool = False, _weight: Tensor | None = None,
+                 include_last_offset: bool = False, padding_idx: int | None = None) -> None:
+        if scale_grad_by_freq:
+            raise ArgumentError("EmbeddingBag", "scale_grad_by_freq is true",
+                                "leave it out, and use an optimiser that scales, as Adam")
+        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type)
+        if _weight is not None:
+            self.weight = _weight.requires_grad_()
+        self.mode, self.include_last_offset = mode, include_last_offset
 
-    def forward(self, input: Tensor, offsets: Tensor | None = None) -> Tensor:
-        return input.embedding_bag(self.table(), offsets, self.mode)
+    def forward(self, input: Tensor, offsets: Tensor | None = None,
+                per_sample_weights: Tensor | None = None) -> Tensor:
+        return input.embedding_bag(self.table(), offsets, self.mode, per_sample_weights,
+                                   self.include_last_offset, self.padding_idx)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from impl.dtypes import DType, sum_accumulator
+from impl.dtypes import DType, dtypes, sum_accumulator
 from impl.errors import ArgumentError, DTypeError, SettingError, ShapeError
 from impl.nn.names import missing, publish
 from impl.nn.state import laid_as
@@ -22,7 +22,6 @@ from impl.tensor.names import made
 
 __all__ = ["Adagrad", "Adam", "AdamW", "LAMB", "LARS", "Lion", "Muon", "Optimizer", "RMSprop",
            "SGD", "clip_grad_norm_", "clip_grad_value_"]
-publish("optim", __all__)
 
 Parameters = Iterable[Tensor] | Iterable[Mapping[str, Any]]
 #: What one parameter has besides its value: name -> tensor.
@@ -39,30 +38,38 @@ _NOT_NEGATIVE = frozenset(("lr", "momentum", "weight_decay", "eps", "alpha", "lr
 _OF_SCHEDULES = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum")
 
 
+#: Optimisers with a module of their own, imported when they are asked for.
+_ELSEWHERE = {**dict.fromkeys(("Adadelta", "Adamax", "NAdam", "RAdam", "Rprop"), "adaptive"),
+              "LBFGS": "lbfgs"}
+publish("optim", [*__all__, *_ELSEWHERE])
+
+
 def __getattr__(name: str) -> Any:
     if name in ("lr_scheduler", "swa_utils"):  # where PyTorch has them
         return importlib.import_module(f"impl.nn.{name}")
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"impl.nn.{_ELSEWHERE[name]}"), name)
     raise missing(name, (), "nn.optim")  # r[impl errors.name.missing]
 
 
-def number_in_memory(value: float) -> Tensor:
+def number_in_memory(value: float, dtype: DType | None = None) -> Tensor:
     """One number with memory of its own: changing it compiles nothing anew."""
-    return Tensor.empty(()).assign(value)
+    return Tensor.empty((), dtype=dtype).assign(value)
 
 
-def _beside(number: Tensor, parameter: Tensor) -> Tensor:
+def beside(number: Tensor, parameter: Tensor) -> Tensor:
     """A number that all parameters share, where one of them is, or where another number is."""
     return number if number.device == parameter.device else number.to(parameter.device)
 
 
-def _wide(dtype: DType) -> DType:
+def wide(dtype: DType) -> DType:
     """The dtype of an optimiser's state: float32 for half-width parameters."""
     return sum_accumulator(dtype)
 
 
 def _memory(parameter: Tensor) -> Tensor:
     """Zeros for a parameter's state."""
-    return parameter.empty_like(_wide(parameter.dtype)).assign(0)
+    return parameter.empty_like(wide(parameter.dtype)).assign(0)
 
 
 def _wanted(given: Sequence[Tensor]) -> list[Tensor]:
@@ -115,10 +122,14 @@ class ParameterGroup(MutableMapping[str, Any]):
         self.shared: State = {}
 
     def number(self, value: float) -> Tensor:
-        """A number in memory, where all parameters are: so no step has to bring it there."""
+        """A number in memory, where all parameters are: so no step has to bring it there.
+
+        It has as many digits as they: a rate of 0.1 is another number in float32.
+        """
         places = list(dict.fromkeys(parameter.device for parameter in self.params))
-        number = number_in_memory(value)
-        return _beside(number, self.params[0]) if len(places) == 1 else number
+        wide = any(parameter.dtype is dtypes.float64 for parameter in self.params)
+        number = number_in_memory(value, dtypes.float64 if wide else None)
+        return beside(number, self.params[0]) if len(places) == 1 else number
 
     def __getitem__(self, name: str) -> Any:
         if name == "params":
@@ -128,7 +139,7 @@ class ParameterGroup(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "lr":
             self._given = value
-            self.rate.assign(_beside(value, self.rate) if isinstance(value, Tensor) else value)
+            self.rate.assign(beside(value, self.rate) if isinstance(value, Tensor) else value)
         elif name != "params":
             self.options[name] = value
             self._remember(self)  # a momentum that is not 0 any more needs memory
@@ -280,7 +291,7 @@ class Optimizer:
             changed += self.before_step(group)
             for parameter, state in zip(group.params, group.states, strict=True):
                 if parameter.grad is not None:
-                    gradient = parameter.grad.detach().cast(_wide(parameter.dtype))
+                    gradient = parameter.grad.detach().cast(wide(parameter.dtype))
                     gradient = -gradient if group.options["maximize"] else gradient
                     self.change(group, parameter, gradient, state)
                     changed += state.values()
@@ -298,7 +309,7 @@ class Optimizer:
     def move(self, group: ParameterGroup, parameter: Tensor, update: Tensor) -> None:
         """Subtract lr * update."""
         value = parameter.detach()
-        change = _beside(group.rate, parameter) * update
+        change = beside(group.rate, parameter) * update
         parameter.assign((value - change).cast(parameter.dtype))
 
     # Saving
@@ -507,8 +518,8 @@ class Adam(Optimizer):
         if "max_exp_avg_sq" in state:
             most = state["max_exp_avg_sq"]
             most.assign(most.maximum(second))
-        size = (most / _beside(group.shared["second_weight"], parameter)).sqrt() + options["eps"]
-        update = (first / _beside(group.shared["first_weight"], parameter)) / size
+        size = (most / beside(group.shared["second_weight"], parameter)).sqrt() + options["eps"]
+        update = (first / beside(group.shared["first_weight"], parameter)) / size
         if decay and decoupled:
             update = update + value * decay
         if self.layerwise:
@@ -608,7 +619,7 @@ class Adagrad(Optimizer):
         total.assign(total + gradient.square())
         update = gradient / (total.sqrt() + group.options["eps"])
         if group.options["lr_decay"]:
-            steps = _beside(group.shared["step"], parameter) - 1
+            steps = beside(group.shared["step"], parameter) - 1
             update = update / (steps * group.options["lr_decay"] + 1)
         self.move(group, parameter, update)
 

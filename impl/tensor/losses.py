@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from impl.errors import ShapeError
 from impl.gradient import nodes
+from impl.ir import UOp
 from impl.tensor.functional import Functional
 from impl.tensor.random import uniform_node
 
@@ -264,14 +265,48 @@ class Losses(Functional):
         """cross_entropy of a linear layer"""
         return self.linear(weight, bias).cross_entropy(target, **named)
 
-    def embedding_bag(self, weight: Self, offsets: Self | None = None, mode: str = "mean") -> Self:
-        """Rows of a matrix, of which those of each bag (a row of indices) are combined.
+    def embedding_bag(self, weight: Self, offsets: Self | None = None, mode: str = "mean",
+                      per_sample_weights: Self | None = None, include_last_offset: bool = False,
+                      padding_idx: int | None = None) -> Self:
+        """Rows of a matrix, of which those of each bag are combined: (bags, width).
+
+        A bag is a row of indices, or what stands in a vector of them from one offset to the next.
+        Rows of `padding_idx` do not count; a bag of nothing is 0.
 
         Raises:
-            ShapeError: bags are given by offsets, or the mode is unknown.
+            ShapeError: bags are given in both ways or in none, the mode is unknown, or rows have
+                weights and are not summed.
         """
-        if offsets is not None or len(self.shape) != 2 or mode not in ("sum", "mean", "max"):
-            raise ShapeError("embedding_bag", f"indices of shape {self.shape}, mode {mode!r}",
-                             "give bags of one size as rows, and sum, mean or max as mode")
-        found: Self = getattr(weight.embedding(self), mode)(1)
-        return found
+        if len(self.shape) != (2 if offsets is None else 1) or mode not in ("sum", "mean", "max") \
+                or per_sample_weights is not None and mode != "sum":
+            raise ShapeError(
+                "embedding_bag", f"indices of shape {self.shape}, mode {mode!r}, "
+                f"{'no offsets' if offsets is None else 'offsets'}", "give bags as rows, or a "
+                "vector and offsets, and sum, mean or max as mode; weights go with sum")
+        count, bag = self._bags(offsets, include_last_offset)
+        rows = weight.embedding(self.reshape(-1))
+        present = self._wrap(nodes.full_like(rows[:, :1].uop, 1))
+        if padding_idx is not None:
+            own = self.reshape(-1, 1).ne(padding_idx % int(weight.shape[0]))
+            present = own.cast(rows.dtype)
+            rows = own.where(rows, -math.inf if mode == "max" else 0)
+        if per_sample_weights is not None:
+            rows = rows * per_sample_weights.reshape(-1, 1)
+        empty = self._wrap(nodes.full(UOp.const(rows.dtype, 0), (count, rows.shape[1])))
+        if mode == "max":
+            found = (empty - math.inf).index_reduce(0, bag, rows, "amax")
+            return found.eq(-math.inf).where(0, found)
+        total = empty.index_add(0, bag, rows)
+        if mode == "sum":
+            return total
+        return total / empty[:, :1].index_add(0, bag, present).maximum(1)
+
+    def _bags(self, offsets: Self | None, last: bool) -> tuple[int, Self]:
+        """How many bags there are, and of which one each index is."""
+        size = int(math.prod(self.shape))
+        whole: Any = type(self)  # the class of all methods
+        positions = whole.arange(size, device=self.device)
+        if offsets is None:
+            return int(self.shape[0]), positions // (size // int(self.shape[0]) or 1)
+        count = int(offsets.shape[0]) - bool(last)
+        return count, offsets[:count].searchsorted(positions.cast(offsets.dtype), right=True) - 1

@@ -41,6 +41,13 @@ OPTIMISERS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "Adagrad": lambda m, p: m.Adagrad(p, lr=0.1, initial_accumulator_value=0.3, lr_decay=0.5),
     "dampening": lambda m, p: m.SGD(two(p, dampening=0.0), lr=0.1, momentum=0.9, dampening=0.4),
     "decoupled": lambda m, p: m.Adam(p, lr=0.1, weight_decay=0.3, decoupled_weight_decay=True),
+    "Adadelta": lambda m, p: m.Adadelta(two(p, rho=0.8), lr=0.5, weight_decay=0.1),
+    "Adamax": lambda m, p: m.Adamax(two(p, betas=(0.8, 0.9)), lr=0.1, weight_decay=0.1),
+    "NAdam": lambda m, p: m.NAdam(two(p, momentum_decay=0.3), lr=0.1, weight_decay=0.2),
+    "late": lambda m, p: m.NAdam(p, lr=0.1, weight_decay=0.2, decoupled_weight_decay=True),
+    "RAdam": lambda m, p: m.RAdam(two(p, betas=(0.9, 0.9)), lr=0.1, weight_decay=0.2),
+    "rectified": lambda m, p: m.RAdam(p, lr=0.1, betas=(0.7, 0.95), maximize=True),
+    "Rprop": lambda m, p: m.Rprop(two(p, etas=(0.4, 1.3)), lr=0.1),
     "Lion": lambda m, p: m.Lion(p, lr=0.1), "LARS": lambda m, p: m.LARS(p, lr=0.1),
     "LAMB": lambda m, p: m.LAMB(p, lr=0.1), "Muon": lambda m, p: m.Muon(p, lr=0.1)}
 
@@ -71,6 +78,43 @@ def test_an_optimiser_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
     other.load_state_dict(saving.load(tmp_path / "state"))
     for one, two in zip(steps(other, again, GRADIENTS[2:]), wanted, strict=True):
         assert np.array_equal(one, two)
+
+
+def test_steps_of_doubles_have_all_their_digits() -> None:
+    for make, wanted in ((nn.optim.SGD, 1 - 0.1), (nn.optim.Adam, 1 - 0.1 / (1 + 1e-8))):
+        weight = Tensor(np.ones(1), requires_grad=True)
+        optimizer = make([weight], lr=0.1)
+        assert optimizer.param_groups[0]["lr"] == 0.1
+        assert np.allclose(steps(optimizer, [weight], [[np.ones(1)]])[0], wanted, rtol=1e-15)
+
+
+def test_curvature_is_followed_as_torch_does() -> None:
+    """Rosenbrock's valley: the losses, and how often they are computed."""
+    torch = pytest.importorskip("torch")
+
+    def losses(library: Any, weight: Any, **options: Any) -> list[float]:
+        optimizer, found = library.optim.LBFGS([weight], **options), list[float]()
+
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = (1 - weight[0]) ** 2 + 100 * (weight[1] - weight[0] ** 2) ** 2
+            loss.backward()
+            found.append(loss.item())
+            return loss
+
+        for _ in range(2):
+            optimizer.step(closure)
+        return found
+
+    start = np.array([-1.2, 1.0])
+    for options in ({"lr": 0.1, "max_iter": 4}, {"lr": 0.5, "history_size": 2, "max_iter": 5}):
+        wanted = losses(torch, torch.tensor(start, requires_grad=True), **options)
+        found = losses(nn, Tensor(start, requires_grad=True), **options)
+        assert len(found) == len(wanted) and np.allclose(found, wanted, rtol=1e-9)
+    found = losses(nn, Tensor(start, requires_grad=True), line_search_fn="strong_wolfe")
+    assert found[-1] < 1 and len(found) < 45
+    with pytest.raises(ArgumentError, match="there is no closure"):
+        nn.optim.LBFGS([Tensor(start, requires_grad=True)]).step()
 
 
 def test_an_optimiser_goes_on_where_that_of_torch_was() -> None:

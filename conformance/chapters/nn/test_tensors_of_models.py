@@ -125,3 +125,42 @@ def test_what_are_no_sequences_is_said() -> None:
 def test_an_element_is_looked_for() -> None:
     x = Tensor([[1.0, 2], [3, 4]])
     assert 4 in x and 5 not in x and Tensor(3.0) in x
+
+
+ROWS = random.standard_normal((10, 3)).astype("f")
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 2, -8])
+def test_bags_are_rows_or_parts_of_a_vector(mode: str, padding: int | None) -> None:
+    def combined(bags: list[list[int]]) -> np.ndarray:
+        kept = [[each for each in bag if padding is None or each != padding % 10] for bag in bags]
+        return np.array([getattr(ROWS[bag], mode)(0) if bag else np.zeros(3) for bag in kept])
+
+    rows, flat = [[1, 2, 4], [2, 2, 2], [9, 0, 9]], [4, 2, 7, 7, 2, 1, 3]
+    parts = [flat[:2], [], flat[2:5], flat[5:]]
+    for given, offsets, last, bags in (
+            (rows, None, False, rows), (flat, [0, 2, 2, 5], False, parts),
+            (flat, [0, 2, 2, 5, 7], True, parts)):
+        found = nn.functional.embedding_bag(
+            Tensor(given), Tensor(ROWS), None if offsets is None else Tensor(offsets), mode=mode,
+            include_last_offset=last, padding_idx=padding)
+        assert np.allclose(found.numpy(), combined(bags), atol=1e-6)
+
+
+def test_rows_of_bags_have_weights_and_gradients() -> None:
+    layer = nn.EmbeddingBag(10, 3, mode="sum", padding_idx=1)
+    weights = Tensor([0.5, 2.0, -1.0], requires_grad=True)
+    found = layer(Tensor([4, 1, 4]), Tensor([0, 1]), weights)
+    row = layer.weight[4].numpy()
+    assert np.allclose(found.numpy(), [row * 0.5, -row], atol=1e-6)
+    found.sum().backward()
+    assert weights.grad is not None and layer.weight.grad is not None
+    assert np.allclose(weights.grad.numpy(), [row.sum(), 0, row.sum()], atol=1e-5)
+    wanted = np.zeros((10, 3))
+    wanted[4] = -0.5
+    assert np.allclose(layer.weight.grad.numpy(), wanted)
+    with pytest.raises(ShapeError, match="mode 'mean', no offsets"):
+        Tensor([1]).embedding_bag(layer.weight)
+    with pytest.raises(ArgumentError, match="scale_grad_by_freq"):
+        nn.EmbeddingBag(3, 2, scale_grad_by_freq=True)

@@ -162,6 +162,41 @@ def test_lines_of_torch_mean_the_same() -> None:
         assert equal(found, wanted), (line, found, wanted)
 
 
+def test_digits_of_doubles_are_kept() -> None:
+    for made in (ours.tensor([-1.2], dtype=ours.float64), ours.as_tensor(-1.2, ours.double),
+                 ours.tensor([ours.tensor(-1.2, dtype=ours.float64)]),
+                 ours.tensor([ours.tensor(1.0), -1.2], dtype=ours.float64)[1:]):
+        assert np.array_equal(made.numpy().reshape(-1), [-1.2])
+    assert ours.tensor([1.5], dtype=ours.int64).tolist() == [1]
+
+
+def _pairs(x: Any, y: Any) -> Any:
+    return x * y, y.exp()
+
+
+@pytest.mark.parametrize("line", [
+    "jacobian(lambda x: x ** 2 * x.sum(), a)", "jacobian(_pairs, (a, b))",
+    "jacobian(lambda x: _pairs(x, x), a)", "hessian(lambda x: (x ** 3).sum(), a)",
+    "hessian(lambda x, y: (x * y ** 2 + x.sin()).sum(), (a, b))",
+    "vjp(lambda x: x ** 2 * x.sum(), a, b)", "vjp(lambda x: (x ** 3).sum(), a)",
+    "vjp(_pairs, (a, b), (b, a))", "jvp(_pairs, (a, b), (b, a))",
+    "jvp(lambda x: x ** 2 * x.sum(), a, b)", "hvp(lambda x: (x ** 3).sum(), a, b)",
+    "vhp(lambda x, y: (x * y ** 2).sum(), (a, b), (b, a))"])
+def test_derivatives_of_functions_are_those_of_torch(line: str) -> None:
+    torch = pytest.importorskip("torch")
+
+    def flat(found: Any) -> list[Any]:
+        return [each for one in found for each in flat(one)] if isinstance(found, tuple) \
+            else [found.detach().numpy()]
+
+    both = [flat(eval(f"library.autograd.functional.{line}", {
+        "library": library, "_pairs": _pairs, "a": library.tensor([1.0, -2.0, 0.5]),
+        "b": library.tensor([0.25, 3.0, -1.0])})) for library in (ours, torch)]
+    assert len(both[0]) == len(both[1])
+    assert all(one.shape == other.shape and np.allclose(one, other, atol=1e-5)
+               for one, other in zip(*both, strict=True))
+
+
 def test_the_parts_are_imported_by_their_paths() -> None:
     program = ("import sys, impl; assert 'impl.torch' not in sys.modules\n"
                "import impl.torch as torch, impl.torch.nn as nn, impl.torch.optim as optim\n"
