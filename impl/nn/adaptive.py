@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from impl.nn.optim import Adam, Optimizer, ParameterGroup, Parameters, State, beside, wide
+from impl.nn.optim import Adam, Optimizer, ParameterGroup, Parameters, State, laid_by, wide
 from impl.tensor import Tensor
 
 __all__ = ["Adadelta", "Adamax", "NAdam", "RAdam", "Rprop"]
@@ -51,7 +51,7 @@ class Adamax(Adam):
         first, most = state["exp_avg"], state["exp_inf"]
         first.assign(first * b1 + gradient * (1 - b1))
         most.assign((most * b2).maximum(gradient.abs() + group.options["eps"]))
-        self.move(group, parameter, first / beside(group.shared["first_weight"], parameter) / most)
+        self.move(group, parameter, first / laid_by(group.shared["first_weight"], parameter) / most)
 
 
 class _Corrected(Adam):
@@ -97,7 +97,7 @@ class NAdam(_Corrected):
         """One of these memories before the first step: the product is a number for each."""
         if name != "mu_product":
             return super().memory(name, parameter)
-        return beside(Tensor(1.0), parameter).clone()
+        return laid_by(Tensor(1.0), parameter).clone()
 
     def loaded(self, name: str, saved: Mapping[str, Any]) -> Any:
         """A memory's value by the `saved` ones; the product of no step is 1."""
@@ -105,12 +105,12 @@ class NAdam(_Corrected):
 
     def update(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
                state: State) -> Tensor:
-        options, step = group.options, beside(group.shared["step"], parameter)
+        options, step = group.options, laid_by(group.shared["step"], parameter)
         b1, decay = options["betas"][0], options["momentum_decay"]
         now, ahead = ((0.96 ** ((step + late) * decay) * -0.5 + 1) * b1 for late in (0, 1))
         product = state["mu_product"]
         product.assign(product * now)
-        size = (state["exp_avg_sq"] / beside(group.shared["second_weight"], parameter)).sqrt()
+        size = (state["exp_avg_sq"] / laid_by(group.shared["second_weight"], parameter)).sqrt()
         return (gradient * ((1 - now) / (1 - product))
                 + state["exp_avg"] * (ahead / (1 - product * ahead))) / (size + options["eps"])
 
@@ -128,7 +128,7 @@ class RAdam(_Corrected):
 
     def update(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
                state: State) -> Tensor:
-        step, first, second = (beside(one, parameter) for one in group.shared.values())
+        step, first, second = (laid_by(one, parameter) for one in group.shared.values())
         longest = 2 / (1 - group.options["betas"][1]) - 1
         length = longest - step * 2 * (1 - second) / second
         ratio = (length - 4) * (length - 2) / length * (

@@ -57,7 +57,7 @@ def number_in_memory(value: float, dtype: DType | None = None) -> Tensor:
     return Tensor.empty((), dtype=dtype).assign(value)
 
 
-def beside(number: Tensor, parameter: Tensor) -> Tensor:
+def laid_by(number: Tensor, parameter: Tensor) -> Tensor:
     """A number that all parameters share, where one of them is, or where another number is."""
     return number if number.device == parameter.device else number.to(parameter.device)
 
@@ -129,7 +129,7 @@ class ParameterGroup(MutableMapping[str, Any]):
         places = list(dict.fromkeys(parameter.device for parameter in self.params))
         wide = any(parameter.dtype is dtypes.float64 for parameter in self.params)
         number = number_in_memory(value, dtypes.float64 if wide else None)
-        return beside(number, self.params[0]) if len(places) == 1 else number
+        return laid_by(number, self.params[0]) if len(places) == 1 else number
 
     def __getitem__(self, name: str) -> Any:
         if name == "params":
@@ -139,7 +139,7 @@ class ParameterGroup(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "lr":
             self._given = value
-            self.rate.assign(beside(value, self.rate) if isinstance(value, Tensor) else value)
+            self.rate.assign(laid_by(value, self.rate) if isinstance(value, Tensor) else value)
         elif name != "params":
             self.options[name] = value
             self._remember(self)  # a momentum that is not 0 any more needs memory
@@ -309,7 +309,7 @@ class Optimizer:
     def move(self, group: ParameterGroup, parameter: Tensor, update: Tensor) -> None:
         """Subtract lr * update."""
         value = parameter.detach()
-        change = beside(group.rate, parameter) * update
+        change = laid_by(group.rate, parameter) * update
         parameter.assign((value - change).cast(parameter.dtype))
 
     # Saving
@@ -518,8 +518,8 @@ class Adam(Optimizer):
         if "max_exp_avg_sq" in state:
             most = state["max_exp_avg_sq"]
             most.assign(most.maximum(second))
-        size = (most / beside(group.shared["second_weight"], parameter)).sqrt() + options["eps"]
-        update = (first / beside(group.shared["first_weight"], parameter)) / size
+        size = (most / laid_by(group.shared["second_weight"], parameter)).sqrt() + options["eps"]
+        update = (first / laid_by(group.shared["first_weight"], parameter)) / size
         if decay and decoupled:
             update = update + value * decay
         if self.layerwise:
@@ -619,7 +619,7 @@ class Adagrad(Optimizer):
         total.assign(total + gradient.square())
         update = gradient / (total.sqrt() + group.options["eps"])
         if group.options["lr_decay"]:
-            steps = beside(group.shared["step"], parameter) - 1
+            steps = laid_by(group.shared["step"], parameter) - 1
             update = update / (steps * group.options["lr_decay"] + 1)
         self.move(group, parameter, update)
 
