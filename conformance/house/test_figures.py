@@ -149,6 +149,16 @@ def test_each_figure_is_used(live: Any) -> None:
     assert live.FIGURES.keys() <= asked
 
 
+def test_the_doors_have_their_pictures(live: Any) -> None:
+    doors = __import__("doors")
+    drawn = {path.stem for path in doors.FOLDER.glob("*.svg")}
+    assert drawn == doors.DOORS.keys(), "python docs/hooks/doors.py"
+    refused = doors.DOORS["suite"]()
+    assert "memory.reuse.disjoint" in refused and "alive together" in refused
+    for page in ("README.md", "docs/index.md"):
+        assert {*re.findall(r"assets/doors/(\w+)\.svg", (ROOT / page).read_text())} == drawn
+
+
 class _Addresses(HTMLParser):
     """What a text of HTML loads."""
 

@@ -124,8 +124,8 @@ def order_figure() -> str:
                 "are alive while a kernel runs.")
 
 
-def memory_figure() -> str:
-    """Values of different sizes, some of which are needed for long."""
+def memory_document() -> dict[str, Any]:
+    """The schedule of values of different sizes, some of which are needed for long."""
     with Context(DEVICE="REFERENCE", FUSE=0):
         x = Tensor.zeros(8, 64).contiguous().realize()
         a = x[:3].sin()
@@ -137,7 +137,11 @@ def memory_figure() -> str:
         g = e[:5] * f[:1]
         h = g[:2] + d[:2]
         result = h + f[:2]
-        document = Tensor.schedule_document(result)
+        return Tensor.schedule_document(result)
+
+
+def memory_figure() -> str:
+    document = memory_document()
     names = {row["id"]: row["name"] for row in document["buffers"]}
     memory = document["memory"]
     data = {"positions": len(document["order"]), "alignment": memory["alignment"],
