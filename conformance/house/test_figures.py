@@ -1,4 +1,4 @@
-"""Figures that one can touch: each is used in Chromium, at two widths, with keys alone."""
+"""The site: figures are used in Chromium, at two widths, with keys alone; links lead somewhere."""
 from __future__ import annotations
 
 import re
@@ -17,6 +17,10 @@ from impl import Context
 
 HOOKS, ASSETS = ROOT / "docs" / "hooks", ROOT / "docs" / "assets"
 pytestmark = pytest.mark.skipif(not HOOKS.is_dir(), reason="needs a source checkout")
+
+#: A link or a picture that lies in the repository; and what is code, and has no links.
+LINK = re.compile(r"(?:\]\(|src=\")(?![a-z]+:|#)([^()\s#\"]+)(?=[#)\"])")
+CODE = re.compile(r"^ *(```+).*?^ *\1|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 
 #: The page on which a figure stands, in a frame of some width.
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>%(name)s</title>
@@ -147,6 +151,16 @@ def test_each_figure_is_used(live: Any) -> None:
     asked = {name for path in ROOT.glob("docs/**/*.md")
              for name in re.findall(r"<!-- figure: ([\w-]+) -->", path.read_text())}
     assert live.FIGURES.keys() <= asked
+
+
+def test_links_of_texts_lead_to_files() -> None:
+    texts = [ROOT / "README.md", ROOT / "conformance" / "README.md",
+             *ROOT.glob("spec/*.md"), *ROOT.glob("docs/**/*.md")]
+    made = ("assets/digits/",)  # by the build
+    lost = [f"{path.relative_to(ROOT)}: {target}" for path in texts
+            for target in LINK.findall(CODE.sub("", path.read_text(encoding="utf-8")))
+            if not (target.startswith(made) or (path.parent / target).exists())]
+    assert len(texts) > 100 and not lost, lost
 
 
 def test_the_doors_have_their_pictures(live: Any) -> None:
