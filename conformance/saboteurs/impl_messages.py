@@ -315,3 +315,12 @@ class WordsAreNoPartOfTheKey(SettingsEdit):
     file = "impl/settings.py"
     old, new = "for s in REGISTRY.values() if s.plan)", \
         "for s in REGISTRY.values() if s.plan and not isinstance(s.default, str))"
+
+
+class FoundByWhatIsRead(Edit):
+    rule = "inspect.report.found"
+    description = "a kernel is not found by what it writes"
+    first = "test_kernels_are_found_by_all_their_buffers"
+    file = "impl/inspect/report.py"
+    old = '*touched([*kernel["reads"], *kernel["writes"]], names)]).lower()'
+    new = '*touched([*kernel["reads"]], names)]).lower()'

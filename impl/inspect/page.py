@@ -77,6 +77,9 @@ svg .edge-label.WAW { fill: var(--WAW); }
 .graph.picked .kernel, .graph.picked .pill, .graph.picked .edge, .graph.picked .edge-label {
   opacity: .22; }
 .graph.picked .lit { opacity: 1; }
+.kernel.missed { opacity: .18; }
+#find { font: inherit; color: var(--text); background: var(--page); border: 1px solid var(--line);
+  border-radius: 8px; padding: 5px 12px; width: min(340px, 100%); }
 .legend { display: flex; flex-wrap: wrap; gap: 6px 22px; margin: 10px 0 0; padding: 0;
   list-style: none; font-size: .88rem; }
 .legend li { display: flex; gap: 8px; align-items: center; }
@@ -110,7 +113,9 @@ td i { display: block; height: 3px; border-radius: 2px; background: var(--accent
 ul.reasons { list-style: none; margin: 10px 0 0; padding: 0; }
 ul.reasons li { padding: 7px 0; border-top: 1px solid var(--line); }
 ul.reasons b { font-weight: 600; white-space: nowrap; }
-details { border-top: 1px solid var(--line); } details:first-of-type { margin-top: 10px; }
+tr[hidden], details[hidden] { display: none !important; }
+details { border-top: 1px solid var(--line); content-visibility: auto;
+  contain-intrinsic-size: auto 40px; } details:first-of-type { margin-top: 10px; }
 summary { padding: 8px 0; cursor: pointer; } summary b { font-weight: 600; }
 details p { margin: 2px 0 8px; }
 pre { background: var(--code); border: 1px solid var(--line); border-radius: 8px; margin: 0 0 12px;
@@ -195,6 +200,23 @@ if (graph) {
   document.getElementById('fit').addEventListener('click', () => {
     graph.classList.toggle('fit'); if (!graph.classList.contains('fit')) centre(); });
 }
+const find = document.getElementById('find');
+const kernelRows = [...document.querySelectorAll('tr[data-find]')];
+function narrow() {
+  const words = find.value.toLowerCase().split(/\\s+/).filter(word => word);
+  let count = 0;
+  const boxes = new Map([...document.querySelectorAll('.kernel[data-kernel]')].map(
+    box => [box.dataset.kernel, box]));
+  for (const row of kernelRows) {
+    const id = row.dataset.kernel, met = words.every(word => row.dataset.find.includes(word));
+    count += met;
+    row.hidden = document.getElementById('kernel-' + id).hidden = !met;
+    if (boxes.has(id)) boxes.get(id).classList.toggle('missed', !met);
+  }
+  document.getElementById('found').textContent = words.length
+    ? `${count.toLocaleString('en')} of ${kernelRows.length.toLocaleString('en')} kernels` : '';
+}
+if (find) find.addEventListener('input', narrow);
 document.getElementById('theme').addEventListener('click', () => {
   const root = document.documentElement, dark = matchMedia('(prefers-color-scheme: dark)').matches;
   const now = root.dataset.theme || (dark ? 'dark' : 'light');
@@ -218,6 +240,11 @@ that respects these lines gives the same results.</p>
 reads it. Two temporaries that are never needed together can lie at the same address. What is
 needed at the busiest position of the order is the lower bound: nobody can do with less.</p>
 </div>
+"""
+
+FIND = """<p><input type="search" id="find" aria-label="Find kernels" autocomplete="off"
+placeholder="Find: a name, a buffer, a line"/>
+<span id="found" role="status" class="soft"></span></p>
 """
 
 LEGEND = """

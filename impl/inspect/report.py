@@ -7,10 +7,11 @@ from pathlib import Path
 
 from impl.collectives import Span
 from impl.inspect.drawing import MOST_DRAWN, kernel_hint, memory_chart, schedule_graph, tag
-from impl.inspect.page import INTRODUCTION, LEGEND, SCRIPT, STYLE, highlighted
+from impl.inspect.page import FIND, INTRODUCTION, LEGEND, SCRIPT, STYLE, highlighted
 from impl.inspect.text import (
     Document,
     Machine,
+    Row,
     Timings,
     buffer_names,
     buffer_sizes,
@@ -161,10 +162,19 @@ def _kernels(document: Document, timings: Timings | None, machine: Machine | Non
                  "operations": escape(count_text(kernel.get("operations", 0))),
                  "time": escape(time_text((timings or {}).get(kernel["id"]))),
                  "predicted": escape(time_text(machine.predict(kernel) if machine else None))}
-        rows.append(tag("tr", "".join(_cell(head, cells[head], right) for head in heads)))
+        rows.append(tag("tr", "".join(_cell(head, cells[head], right) for head in heads),
+                        data_kernel=kernel["id"], data_find=_find_words(kernel, names)))
     head = "".join(tag("th", name, class_="right" if name in right else None) for name in heads)
     body = tag("thead", tag("tr", head)) + tag("tbody", "".join(rows))
-    return tag("div", tag("table", body, class_="cards"), class_="wide")
+    return FIND + tag("div", tag("table", body, class_="cards"), class_="wide")
+
+
+def _find_words(kernel: Row, names: Mapping[int, str]) -> str:
+    """What a kernel is found by: its name, what it computes and where, all of its buffers."""
+    # r[impl inspect.report.found]
+    return " ".join([str(kernel["id"]), kernel.get("name") or kernel["kind"],
+                     kernel.get("label", ""), kernel["device"],
+                     *touched([*kernel["reads"], *kernel["writes"]], names)]).lower()
 
 
 def _cell(head: str, content: str, right: set[str]) -> str:

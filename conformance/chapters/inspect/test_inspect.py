@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.chapters.export.browser import CHROMIUM, in_chromium
 from conformance.oracle.checker import check
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, inspect, run_schedule
@@ -371,6 +372,43 @@ def test_report_is_one_file(tmp_path: Path) -> None:
     again = inspect.report_html(training_step(), {1: 1e-3}, inspect.Machine(40e9, 1e11),
                                 {"replays": 1234})
     assert again == text
+
+
+@verifies("inspect.report.found")
+def test_kernels_are_found_by_all_their_buffers() -> None:
+    found = {a["data-kernel"]: a["data-find"] for name, a in Page(
+        inspect.report_html(training_step())).elements if "data-find" in a}
+    assert found["3"] == "3 cross_entropy log-softmax, gather, mean (train.py:14) cpu logits " \
+        "labels loss g_logits"
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+@verifies("inspect.report.found")
+def test_a_report_is_narrowed(tmp_path: Path) -> None:
+    count = 1000
+    (tmp_path / "report.html").write_text(inspect.report_html(chain(count)))
+    said = in_chromium(tmp_path, """
+const frame = document.createElement("iframe");
+const opened = new Promise((resolve) => { frame.onload = resolve; });
+Object.assign(frame, {src: "report.html", width: 800, height: 600});
+document.body.append(frame);
+await opened;
+const page = frame.contentDocument, find = page.getElementById("find"), seen = [];
+for (const words of ["", "12 CPU", "nobody"]) {
+  find.value = words;
+  find.dispatchEvent(new Event("input"));
+  const rows = [...page.querySelectorAll("tr[data-kernel]")].filter((row) => row.offsetHeight);
+  const sources = [...page.querySelectorAll("details")].filter((each) => each.offsetHeight);
+  seen.push([rows.length, sources.length, page.getElementById("found").textContent]);
+}
+return seen;
+""", gpu=False)
+    if not said:
+        pytest.skip("chromium does not start")
+    met = sum("12" in words for name, a in Page(inspect.report_html(chain(count))).elements
+              if (words := a.get("data-find")))
+    assert said[1] == [[count, count, ""], [met, met, f"{met} of 1,000 kernels"],
+                       [0, 0, "0 of 1,000 kernels"]]
 
 
 @verifies("inspect.report.whole")
