@@ -18,7 +18,7 @@ from conformance.trace import ROOT, USER_LIBRARIES, WITHOUT_MODULE, chapter_test
 
 TOP_LEVEL = {
     "spec", "impl", "conformance", "docs", "mkdocs.yml", "pyproject.toml",
-    "README.md", "LICENSE", "CHANGELOG.md", ".ci", ".gitignore",
+    "README.md", "LICENSE", "CHANGELOG.md", ".ci", ".github", ".gitignore",
 }
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "misc", "common"}
 COLUMNS = 100
