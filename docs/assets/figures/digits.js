@@ -1,6 +1,6 @@
 // The digits network of the demo: draw, see it classified, see what ran.
 
-import {bytesText, button, counted, element, figures, onColours, said} from "./common.js";
+import {bytesText, button, counted, element, figures, onColours, said} from "./elements.js";
 
 const SIZE = 32, PEN = 4.5, WIDEST = 26, PAD = 240;
 

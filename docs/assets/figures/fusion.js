@@ -1,6 +1,6 @@
 // Where kernels begin: put boundaries between the lines of a program, and move them.
 
-import {bytesText, button, counted, element, figures, said} from "./common.js";
+import {bytesText, button, counted, element, figures, said} from "./elements.js";
 
 /** The pieces between boundaries: of each its first and its last line. */
 function pieces(cut) {

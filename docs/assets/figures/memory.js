@@ -1,6 +1,6 @@
 // Place blocks in memory: as low as possible, and none over another that is alive with it.
 
-import {bytesText, button, element, figures, said, shape} from "./common.js";
+import {bytesText, button, element, figures, said, shape} from "./elements.js";
 
 const WIDTH = 720, LEFT = 70, TOP = 24, HIGH = 320;
 

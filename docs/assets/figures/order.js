@@ -1,6 +1,6 @@
 // Put kernels in order: what is alive when, and which dependency an order breaks.
 
-import {bytesText, button, element, figures, said} from "./common.js";
+import {bytesText, button, element, figures, said} from "./elements.js";
 
 const KINDS = {RAW: "reads what it wrote", WAR: "overwrites what it reads",
                WAW: "overwrites what it writes"};

@@ -1,6 +1,6 @@
 // A line of a program on its way to the text of a kernel, one rewrite or step at a time.
 
-import {button, element, figures, said} from "./common.js";
+import {button, element, figures, said} from "./elements.js";
 
 /** A text in words, those marked that the text before does not have at their place. */
 function marked(text, before) {

@@ -1,6 +1,6 @@
 // Collectives round by round: who sends which part to whom, and what each device has then.
 
-import {button, counted, element, figures, said, shape} from "./common.js";
+import {button, counted, element, figures, said, shape} from "./elements.js";
 
 const WIDTH = 470, HEIGHT = 284, CELL = 44, BOX = 4 * CELL + 6;
 const PLACES = [[4, 24], [280, 24], [280, 190], [4, 190]];  // around, as a ring goes
