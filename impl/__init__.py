@@ -63,6 +63,12 @@ class _Runtime:
             tensor = tensor.to(tensor.device.members()[0])
         return realize.read(tensor)
 
+    def seen(self, tensor: Any) -> np.ndarray | None:
+        return realize.seen(tensor)
+
+    def adopt(self, array: np.ndarray, device: Place) -> UOp | None:
+        return realize.adopt(array, device)
+
     def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
         return realize.pieces(tensor)
 

@@ -222,6 +222,11 @@ def complex_dtype(value: Any) -> DType | None:
     return value if isinstance(value, DType) and value.kind == "c" else None
 
 
+def real_dtype(dtype: DType) -> DType:
+    """The type of both parts of a complex one; of real numbers their own."""
+    return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
+
+
 def wrap(value: Scalar, dtype: DType) -> Scalar:
     """Convert a Python number to one that `dtype` can hold, as a cast at run time would."""
     if dtype.kind == "b":

@@ -51,6 +51,31 @@ class HalfIsKept(Edit):
     old, new = "return total // 4", "return total // 2"
 
 
+class WritesAreSeenElsewhere(Edit):
+    rule = "device.lent.kept"
+    description = "a run overwrites what another library has"
+    first = "test_what_another_library_has_stays_what_it_was"
+    file = "impl/realize/run.py"
+    old, new = "if memory is not None and is_seen(memory):", "if memory is None:"
+
+
+class ReplaysOverwriteWhatIsLent(Edit):
+    rule = "device.lent.kept"
+    description = "a replay overwrites what another library has"
+    first = "test_a_replay_leaves_alone_what_another_library_has"
+    file = "impl/replay/states.py"
+    old, new = "realize.part_from_others(written)", "pass"
+
+
+class LentMemoryIsLetGo(Edit):
+    rule = "device.lent.kept"
+    description = "memory that another library sees is used for the next value"
+    first = "test_what_another_library_has_stays_what_it_was"
+    file = "impl/device/lent.py"
+    old, new = "memory  # r[impl device.lent.kept]", \
+        "Memory(memory.device, memory.block, memory.start, memory.nbytes)"
+
+
 class PartsKeepNothingAlive(Edit):
     rule = "device.memory.blocks"
     description = "a part does not keep its block alive"

@@ -127,8 +127,8 @@ def _lists(values: Any) -> Any:
 
 
 def from_dlpack(x: object, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """The values of another library's array."""
-    if copy is False and not isinstance(x, (Tensor, Complex)):
-        raise ValueError("from_dlpack: the elements have to be copied: leave out copy=False")
-    found = array_of(x if isinstance(x, (Tensor, Complex)) else Array.from_dlpack(x))
+    """The values of another library's array: `Tensor.from_dlpack`."""
+    if not isinstance(x, (Tensor, Complex)):
+        return array_of(Array.from_dlpack(x, device, copy))
+    found = another(array_of(x)) if copy else array_of(x)
     return found if device is None else found.to(device)

@@ -8,7 +8,7 @@ import numpy as np
 
 from impl.array_api.arrays import Array, another, array_of
 from impl.complex import Complex
-from impl.dtypes import DType, dtypes, least_upper_dtype
+from impl.dtypes import DType, dtypes, least_upper_dtype, real_dtype
 from impl.errors import DTypeError
 from impl.tensor import Tensor
 
@@ -111,11 +111,6 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     if found.kind not in "fc" and any(isinstance(one, float) for one in numbers):
         return dtypes.default_float
     return found
-
-
-def real_dtype(dtype: DType) -> DType:
-    """The dtype of both parts; of real numbers their own."""
-    return {complex64: float32, complex128: float64}.get(dtype, dtype)
 
 
 

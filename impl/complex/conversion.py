@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from impl.complex.value import Complex, bilinear, picked
-from impl.dtypes import DType, complex_dtype, dtypes
+from impl.dtypes import DType, complex_dtype, dtypes, real_dtype
 from impl.errors import ComplexError
 from impl.tensor import Tensor
 
@@ -110,29 +110,27 @@ def _einsum(formula: str, *operands: Any) -> Any:
 def _of_numbers(name: str, method: Callable[..., Any], given: tuple[Any, ...],
                 named: dict[str, Any]) -> Any:
     """A method that was given Python's or NumPy's complex numbers."""
-    wanted = next((kind for one in (*given, *named.values())
-                   if (kind := _as_complex(one)) is not None), None)
-    named = {key: value for key, value in named.items() if _as_complex(value) is None}
     if name in ("full", "full_like", "linspace", "fill_"):
-        parts = [method(*(_part(one, part) for one in given),
-                        **{key: _part(value, part) for key, value in named.items()})
-                 for part in ("real", "imag")]
-        made = Complex(*parts)
-        return made if wanted is None else made.cast(wanted)
+        return Complex(*(method(*(_part(one, part) for one in given),
+                                **{key: _part(value, part) for key, value in named.items()})
+                         for part in ("real", "imag")))
     if isinstance(given[0], Tensor):
         return _of_complex(name, given, named)
     raise ComplexError(name, "complex numbers are not taken here", "give the real numbers")
 
 
 def _part(value: Any, part: str) -> Any:
-    return getattr(complex(value), part) if isinstance(value, (complex, float)) else \
-        None if _as_complex(value) is not None else value
+    """An argument for one of the parts: its number, or its dtype."""
+    if isinstance(value, (complex, float)):
+        return getattr(complex(value), part)
+    wanted = _as_complex(value)
+    return value if wanted is None else real_dtype(wanted)
 
 
 def _made(name: str, method: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any],
           wanted: DType) -> Any:
     """What a method makes in a real dtype, as complex numbers."""
-    real = dtypes.float64 if wanted is dtypes.complex128 else dtypes.float32
+    real = real_dtype(wanted)
     if name in ("view", "bitcast"):
         parts = given[0].cast(real) if given[0].dtype is real else given[0].bitcast(real)
         parts = parts.unflatten(-1, (-1, 2))

@@ -156,7 +156,7 @@ def tanh(x: Tensor, y: Tensor) -> Parts:
     rest = (far.where(x.abs(), 0.0) * -2).exp() * y.sin() * y.cos() * 4
     endless = x.isinf()
     real = far.where(x.sign() + endless.where(0.0, y * 0), more * root * sine / below)
-    imag = far.where((endless & ~y.isfinite()).where(0.0, rest), slope / below)
+    imag = far.where(endless.where(y.zeros_like().copysign(y), rest), slope / below)
     return (x == 0).where(x, real), (y == 0).where(y, imag)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from impl.complex import formulas, host
-from impl.dtypes import DType, complex_dtype, dtypes
+from impl.dtypes import DType, complex_dtype, dtypes, real_dtype
 from impl.errors import ArgumentError, DTypeError, NameMissingError, nearest
 from impl.tensor import Tensor
 
@@ -17,13 +17,13 @@ Truth = bool  # a method has its name
 
 #: Methods of tensors that do the same to both parts.
 _OF_BOTH = frozenset(
-    "broadcast_to chunk clone contiguous cpu cumsum cumulative_sum detach diag diagonal diff "
-    "expand expand_as flatten flip fliplr flipud gather hsplit index_select masked_select mean "
-    "moveaxis movedim narrow permute ravel repeat repeat_interleave reshape roll rot90 round "
+    "_another broadcast_to chunk clone contiguous cpu cumsum cumulative_sum detach diag diagonal "
+    "diff expand expand_as flatten flip fliplr flipud gather hsplit index_select masked_select "
+    "mean moveaxis movedim narrow permute ravel repeat repeat_interleave reshape roll rot90 round "
     "select shard split squeeze sum swapaxes swapdims t take take_along_dim tensor_split tile "
     "trace transpose tril triu unbind unflatten unfold unsqueeze view vsplit zeros_like".split())
 #: What is so of both parts.
-_OF_ONE = frozenset("device dim dtype_of_parts ndim ndimension numel size "
+_OF_ONE = frozenset("_axis device dim ndim ndimension numel size "
                     "__array_namespace__".split())
 #: Methods of two operands that are linear in each.
 _BILINEAR = frozenset("bmm dot inner kron matmul mm mv outer tensordot".split())
@@ -32,8 +32,8 @@ _FORMULAS = formulas.OF_ONE
 #: Second names of methods of this class.
 _ALIASES = {"absolute": "abs", "mT": "_mT", "multiply": "mul", "divide": "div", "subtract": "sub",
             "true_divide": "div", "negative": "neg", "cat": "concat", "concatenate": "concat",
-            "astype": "cast", "type": "cast", "conj_physical": "conj", "power": "pow",
-            "arccos": "acos", "tolist": "tolist", "arctan": "atan", "inv": "inverse"}
+            "astype": "cast", "type": "cast", "conj_physical": "conj", "power": "pow", "inv":
+            "inverse"}
 
 
 @dataclass(eq=False, repr=False)
@@ -421,7 +421,7 @@ class Complex:
         if wanted is self.dtype:
             return self
         if wanted is not None:
-            part = dtypes.float64 if wanted is dtypes.complex128 else dtypes.float32
+            part = real_dtype(wanted)
             return Complex(self.real.cast(part), self.imag.cast(part))
         if dtype in (dtypes.bool, bool, "bool"):
             return (self.real != 0) | (self.imag != 0)

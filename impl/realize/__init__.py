@@ -27,10 +27,18 @@ from impl.realize.layout import CallLayout
 from impl.realize.looping import run_loop
 from impl.realize.planning import Request, planned, planned_run, values_of
 from impl.realize.prepared import LaunchedCall, Made, Prepared, Segments, TaskSegment
-from impl.realize.run import Run, commit, ensure_memory, poison, programs_of
+from impl.realize.run import (
+    Run,
+    commit,
+    ensure_memory,
+    part_from_others,
+    poison,
+    programs_of,
+)
 from impl.realize.schedule import run_schedule, schedule, schedule_document
 from impl.realize.session import session
 from impl.realize.values import (
+    adopt,
     peek,
     pieces,
     put_pieces,
@@ -38,10 +46,12 @@ from impl.realize.values import (
     read_part,
     realize,
     refuse_reading,
+    seen,
 )
 
-__all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "Prepared", "Request", "Run",
-           "Segments", "TaskSegment", "commit", "ensure_memory", "environment", "in_force",
-           "items_of", "lock", "measured", "peek", "pieces", "planned", "planned_run", "poison",
-           "programs_of", "put_pieces", "read", "read_part", "realize", "refuse_reading",
-           "run_loop", "run_schedule", "schedule", "schedule_document", "session", "values_of"]
+__all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "Prepared", "Request",
+           "Run", "Segments", "TaskSegment", "adopt", "commit", "ensure_memory", "environment",
+           "in_force", "items_of", "lock", "measured", "part_from_others", "peek", "pieces",
+           "planned", "planned_run", "poison", "programs_of", "put_pieces", "read", "read_part",
+           "realize", "refuse_reading", "run_loop", "run_schedule", "schedule",
+           "schedule_document", "seen", "session", "values_of"]

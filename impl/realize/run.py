@@ -1,7 +1,7 @@
 """A plan with the buffers of one call: binding, compiling, committing. Chapter: spec/realize.md."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from impl.collectives import MeshDevice
 from impl.custom import written_text
 from impl.custom.texts import line_in_file, refused_line
 from impl.device import Device, GlobalCounters, Memory, Program
+from impl.device.lent import is_seen, lent
 from impl.effects import Buffer, Effects, advance, living, mark_realized
 from impl.errors import CompileError, DeviceError, GraphError, TensorScheduleError
 from impl.ir import UOp, in_memory
@@ -34,6 +35,16 @@ def ensure_memory(buffer: Buffer, mode: Mode | None = None) -> Memory:
         elif (mode or in_force()).poison:
             poison(memory)
     return memory
+
+
+def part_from_others(buffers: Iterable[Buffer]) -> None:
+    """Give what is about to be overwritten memory of its own, where another library sees it."""
+    for buffer in buffers:
+        memory: Memory | None = buffer.memory
+        if memory is not None and is_seen(memory):  # r[impl device.lent.kept]
+            device = Device[buffer.device]
+            buffer.memory = device.allocate(memory.nbytes)
+            device.copy(buffer.memory, memory)
 
 
 def poison(*memories: Memory) -> None:
@@ -67,6 +78,8 @@ class Run:
                 device, dtype, symbolic.actual(size, bound) if bound else size)
             if kept:
                 self.outputs.append(buffer)
+        if lent and plan.written:
+            part_from_others(self.buffers[number] for number in plan.written)
 
     def place_temporaries(self, own_arena: bool = False,
                           keep: Collection[Buffer] = ()) -> None:

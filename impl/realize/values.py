@@ -10,8 +10,13 @@ import numpy as np
 from impl.caching import short_key
 from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
+from impl.device.lent import adopted, shown
+from impl.dtypes import as_dtype
 from impl.effects import Buffer, Holder, Placeholder, leaf_of, lock, mark_realized
+from impl.errors import DeviceError
 from impl.ir import Ops, UOp, in_memory
+from impl.multi import Mesh
+from impl.places import Place
 from impl.realize.environment import Mode, in_force
 from impl.realize.launching import execute
 from impl.realize.planning import hold, planned_run, values_of
@@ -124,6 +129,43 @@ def read_part(holder: Holder) -> np.ndarray | None:
         memory = ensure_memory(buffer)
         # r[impl realize.part.direct]
         return memory.device.copy_out(memory, buffer.dtype, count, start * buffer.dtype.itemsize)
+
+
+def seen(holder: Holder) -> np.ndarray | None:
+    """A tensor's value where it lies, as a one-dimensional array that cannot be written to.
+
+    None if it is not in memory of the host, or NumPy has no such elements.
+    """
+    refuse_reading()
+    with lock:
+        found = None if session.scheduled else _part(holder.uop)
+        if found is None or holder.device != found[0].device:
+            realize([holder])
+            leaf = leaf_of(holder.uop)
+            assert leaf is not None
+            found = leaf.arg[0], 0
+        buffer, start = found
+        count = math.prod(holder.uop.shape or ())
+        if not count or buffer.shardings or isinstance(buffer.device, Mesh) \
+                or buffer.dtype.name != buffer.dtype.numpy.name \
+                or not Device[buffer.device].host_memory:
+            return None
+        memory = ensure_memory(buffer)
+        memory.device.synchronize()
+        return shown(memory, buffer.dtype, count, start * buffer.dtype.itemsize)
+
+
+def adopt(array: np.ndarray, place: Place) -> UOp | None:
+    """A leaf whose memory is an array's; None if it cannot be shared with this device."""
+    if isinstance(place, Mesh) or not Device[place].host_memory or not array.size:
+        return None
+    try:
+        memory = adopted(Device[place], array)
+    except DeviceError:
+        return None
+    buffer = Buffer(place, as_dtype(array.dtype), array.size)
+    buffer.memory = memory
+    return buffer.leaf(array.shape)
 
 
 def _part(node: UOp) -> tuple[Buffer, int] | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from impl import realize
+from impl.device.lent import lent
 from impl.effects import Buffer, is_lost, leaf_of, living
 from impl.errors import ReplayError
 from impl.ir import Shape, UOp, toposort
@@ -147,6 +148,8 @@ class States:
                      for u in toposort((holder.uop,), lambda u: leaf_of(u) is None)):
                 pending.append(holder)
         realize_unasked(pending)  # r[impl replay.readers.kept]
+        if lent:
+            realize.part_from_others(written)
         for buffer in sorted(kept, key=lambda b: b.number):
             for captured, current in now.items():
                 if current is buffer:

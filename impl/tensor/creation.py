@@ -68,6 +68,13 @@ def _float(dtype: Any, name: str) -> DType:
     return wanted
 
 
+def _whole_dtype(*ends: Any) -> DType:
+    """The default integer type, or int64 if it does not hold the ends."""
+    wide = any(isinstance(end, int) and not dtypes.default_int.min <= end <= dtypes.default_int.max
+               for end in ends)
+    return dtypes.int64 if wide else dtypes.default_int
+
+
 class Creation(Linalg):
     """Class methods that make tensors. All take `device`, and `requires_grad` where it fits."""
 
@@ -152,13 +159,14 @@ class Creation(Linalg):
         if step == 0:
             raise ShapeError("arange", "the step is 0", "use another step")
         whole = all(isinstance(one, int) for one in (start, stop, step))
-        natural = dtypes.default_int if whole else dtypes.default_float
+        natural = _whole_dtype(start, stop) if whole else dtypes.default_float
         wanted = natural if dtype is None else as_dtype(dtype)
         count = steps_between(start, stop, step)
         if is_number(count, 0):
             return cls._made(nodes.full(UOp.const(wanted, 0), (0,)), device)
         # In the wider type, so that 300 steps of a small integer type wrap only at the end.
-        between = natural if wanted.kind in "biu" else wanted
+        narrow = wanted.kind in "biu" and (wanted.itemsize <= natural.itemsize or not whole)
+        between = natural if narrow else wanted
         line = cast(nodes.iota(count), between)
         scaled = nodes.mul(line, nodes.scalar(between, step))
         moved = scaled if is_number(start, 0) else nodes.add(scaled, nodes.scalar(between, start))

@@ -53,28 +53,50 @@ class Interop(InPlace):
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
                    copy: Any = None) -> Any:
-        """A copy of the values for another library, in the memory of the host."""
-        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device,
-                 "copy": copy}
-        return self.numpy().__dlpack__(**{name: value for name, value in asked.items()
-                                          if value is not None})
+        """The values for another library, where they lie in the memory of the host; to be read.
+
+        A copy, if that is asked for, if they lie elsewhere, or if the library is so old that it
+        cannot be told that nothing may be written there.
+
+        Raises:
+            BufferError: they would have to be copied, and `copy` is False.
+        """
+        seen = None if copy or max_version is None else self.runtime.seen(self)
+        if seen is None and copy is False:
+            raise BufferError(f"__dlpack__: {self._form()} has to be copied: leave out copy=False")
+        array = self.numpy() if seen is None else seen.reshape(self.shape)
+        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
+        return array.__dlpack__(**{name: value for name, value in asked.items()
+                                   if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The host."""
         return 1, 0
 
     @classmethod
-    def from_dlpack(cls, other: Any) -> Self:
-        """The values of another library's tensor, copied.
+    def from_dlpack(cls, other: Any, device: str | None = None, copy: bool | None = None) -> Self:
+        """The values of another library's tensor; without a copy, where nothing speaks against it.
+
+        Whoever writes to that memory changes what the tensor is, at a moment of its own: with
+        `copy=True` they are two. The tensor never writes there.
 
         Raises:
             DeviceError: they are not in the memory of the host.
+            BufferError: they have to be copied, and `copy` is False.
         """
         if other.__dlpack_device__()[0] != 1:
             raise DeviceError("from_dlpack", "the tensor is not in the memory of the host",
                               "move it there: .cpu()")
-        return cls(other if "bfloat16" in str(getattr(other, "dtype", "")) else
-                   np.from_dlpack(other.detach() if hasattr(other, "detach") else other))
+        known = "bfloat16" not in str(getattr(other, "dtype", ""))
+        given = np.from_dlpack(other.detach() if hasattr(other, "detach") else other) \
+            if known else other
+        leaf = cls.runtime.adopt(given, cls._device(device)) \
+            if known and not copy and given.dtype.kind in "biuf" else None
+        if leaf is not None:
+            return cls(leaf)
+        if copy is False:
+            raise BufferError("from_dlpack: the elements have to be copied: leave out copy=False")
+        return cls(given, device)
 
     # Pickle
 

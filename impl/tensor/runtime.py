@@ -29,6 +29,12 @@ class Runtime(Protocol):
     def read_part(self, tensor: Any) -> np.ndarray | None:
         """The result of `read` for a part of a value in memory; None if it has to be computed."""
 
+    def seen(self, tensor: Any) -> np.ndarray | None:
+        """The elements where they lie, to be read only; None if the host does not see them."""
+
+    def adopt(self, array: np.ndarray, device: Place) -> UOp | None:
+        """A leaf whose memory is an array's; None if it cannot be shared."""
+
     def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
         """What each device of this process has of a tensor on a mesh, by its number there."""
 

@@ -1,14 +1,16 @@
 """Tensors among those of other libraries."""
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, dtypes
+from impl import Context, Tensor, TinyJit, dtypes
 
 A = np.array([[1.0, -2.0], [3.0, 0.5]], np.float32)
 
@@ -62,12 +64,92 @@ def test_a_parameter_stays_one() -> None:
     assert not pickle.loads(pickle.dumps(Tensor(A))).requires_grad
 
 
-@verifies("tensor.create.copy")
-def test_dlpack_both_ways() -> None:
-    array = A.copy()
-    there, back = np.from_dlpack(Tensor(array)), Tensor.from_dlpack(array)
-    array[:] = 0
-    assert there.tolist() == A.tolist() and back.tolist() == A.tolist()
+@verifies("device.lent.kept")
+def test_what_another_library_has_stays_what_it_was() -> None:
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(A).realize()
+        there = np.from_dlpack(x)
+        address = there.ctypes.data
+        row = np.from_dlpack(x[1])  # of what is in memory a part is shared, too
+        assert row.ctypes.data == address + 8 and not there.flags.writeable
+        x += 1
+        x[0, 0] = 100.0
+        assert x.tolist() == [[100.0, -1.0], [4.0, 1.5]]
+        assert there.tolist() == A.tolist() and row.tolist() == A[1].tolist()
+        assert np.from_dlpack(x).ctypes.data != address
+        gone = weakref.ref(x.uop.arg[0].memory)
+        last, second = np.from_dlpack(x), np.from_dlpack(x)
+        del second  # one of two
+        x += 1
+        x.realize()
+        assert last[0, 0] == 100.0
+        del x
+        gc.collect()
+        assert gone() is not None and last[0, 0] == 100.0
+        del last
+        gc.collect()
+        assert gone() is None
+        later = Tensor(A).realize()
+        np.from_dlpack(later)  # nobody has it any more: it may be written again
+        address = np.from_dlpack(later).ctypes.data
+        later += 1
+        assert np.from_dlpack(later).ctypes.data == address
+
+
+@verifies("device.lent.kept")
+def test_a_replay_leaves_alone_what_another_library_has() -> None:
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(A).realize()
+        step = TinyJit(lambda: x.assign(x * 2).realize())
+        for _ in range(4):
+            there = np.from_dlpack(x)
+            before = there.copy()
+            step()
+            assert np.array_equal(there, before) and np.array_equal(x.numpy(), before * 2)
+        double = TinyJit(lambda y: y * 2)
+        results = [np.from_dlpack(double(Tensor([float(i), 1.0]))) for i in range(4)]
+        assert [one.tolist() for one in results] == [[2.0 * i, 2.0] for i in range(4)]
+
+
+@verifies("device.lent.kept")
+def test_arrays_of_another_library_are_shared_and_not_written_to() -> None:
+    class Owner(np.ndarray):
+        pass
+    with Context(DEVICE="REFERENCE"):
+        array = A.copy().view(Owner)
+        there, owner = Tensor.from_dlpack(array), weakref.ref(array)
+        assert np.from_dlpack(there).ctypes.data == array.ctypes.data
+        there *= 2  # also where others have seen it
+        assert there.tolist() == (A * 2).tolist() and array.tolist() == A.tolist()
+        waiting = Tensor.from_dlpack(array) + 1
+        del array
+        gc.collect()
+        assert owner() is not None and waiting.tolist() == (A + 1).tolist()
+        waiting.realize()
+        del waiting
+        gc.collect()
+        assert owner() is None
+        frozen = A.copy()
+        frozen.flags.writeable = False
+        assert (Tensor.from_dlpack(frozen) * 2).tolist() == (A * 2).tolist()
+
+
+def test_a_copy_is_made_where_it_is_asked_for_or_has_to_be() -> None:
+    with Context(DEVICE="REFERENCE"):
+        array = A.copy()
+        two, columns = Tensor.from_dlpack(array, copy=True), Tensor.from_dlpack(array.T)
+        array[:] = 0
+        assert two.tolist() == A.tolist() and columns.tolist() == A.T.tolist()
+        with pytest.raises(BufferError, match="leave out copy=False"):
+            Tensor.from_dlpack(array.T, copy=False)
+        x = Tensor(A).realize()
+        versioned: Any = x.__dlpack__
+        with pytest.raises(BufferError, match="float32 .* has to be copied"):
+            versioned(copy=False)  # of a library that cannot be told that it may only read
+        theirs = pytest.importorskip("torch")
+        assert theirs.from_dlpack(x).tolist() == A.tolist()
+        mine = Tensor.from_dlpack(theirs.from_dlpack(x))
+        assert np.from_dlpack(mine).ctypes.data == np.from_dlpack(x).ctypes.data
 
 
 @verifies("tensor.create.copy")
