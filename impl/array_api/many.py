@@ -121,7 +121,7 @@ def _running(name: str, x: Array, axis: int | None, dtype: DType | None, start: 
         return found
     shape = list(found.shape)
     shape[axis] = 1
-    first = found.full(tuple(shape), start, found.dtype, found.device)
+    first: Any = Array.full(tuple(shape), start, dtype=found.dtype, device=found.device)
     joined: Array = first.cat(found, dim=axis)
     return joined
 

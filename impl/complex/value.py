@@ -476,6 +476,11 @@ class Complex:
                 (one.real, one.imag) if isinstance(one, Complex) else (one,))))
         return self
 
+    def known(self, operation: str, remedy: str) -> np.ndarray:
+        """The elements, for an operation the size of whose result depends on them."""
+        self.real.known(operation, remedy)
+        return self.numpy()
+
     def numpy(self) -> np.ndarray:
         """The elements as an array of complex numbers."""
         self.realize()
@@ -621,15 +626,22 @@ def _both(value: Any) -> tuple[Any, Any]:
 
 
 def _of_both(name: str, z: Complex, given: Sequence[Any], named: dict[str, Any]) -> Any:
-    dtype = named.get("dtype")
-    if dtype is not None:
-        z, named = z.cast(dtype), {**named, "dtype": None}
-    real, imag = (getattr(part, name)(
-        *[one.real if isinstance(one, Complex) else one for one in given], **named)
-        for part in (z.real, z.imag))
+    for dtype in (*given, named.get("dtype")):
+        if isinstance(dtype, DType) or dtype is not None and dtype is named.get("dtype"):
+            z = z.cast(dtype)
+    named = {**named, "dtype": None} if "dtype" in named else named
+    given = [None if isinstance(one, DType) else one for one in given]
+    real, imag = (getattr(getattr(z, part), name)(
+        *[_part_of(one, part) for one in given],
+        **{key: _part_of(one, part) for key, one in named.items()}) for part in ("real", "imag"))
     if isinstance(real, Tensor):
         return Complex(real, imag)
     return tuple(Complex(one, two) for one, two in zip(real, imag, strict=True))
+
+
+def _part_of(value: Any, part: str) -> Any:
+    """An argument, or one part of complex numbers."""
+    return getattr(value, part) if isinstance(value, Complex) else value
 
 
 def bilinear(function: Callable[[Any, Any], Any], z: Complex, other: Any) -> Complex:

@@ -12,6 +12,7 @@ from sys import getrefcount
 from typing import Any, NamedTuple, Protocol
 
 from impl import realize
+from impl.device.lent import is_seen, lent
 from impl.effects import Buffer
 from impl.ir import Ops, Shape, UOp, leaf_node, note_late
 from impl.replay.history import Expression, Expressions, Standing, Stood
@@ -132,6 +133,8 @@ class Settled(realize.LaunchedCall):
             if dependent_bits[0] and not self.recording.history.dependent and any(
                     map(is_held, leaves)):
                 return False
+            if lent and any(is_seen(buffer.memory) for buffer in self.written):
+                return False  # r[impl device.lent.kept]
             del leaves[len(self.gains):]
             # r[impl replay.readers.kept, replay.shortcut.same+3]
             return [arg[0] for arg in found] == buffers \

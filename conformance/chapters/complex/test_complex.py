@@ -118,7 +118,8 @@ def test_sums_products_and_matrices() -> None:
     z, w, x = make(A), make(B), make(REAL)
     for found, wanted in ((z.sum(0), A.sum(0)), (z.mean(), A.mean()), (z.prod(), A.prod()),
                           (z.prod(1, keepdim=True), A.prod(1, keepdims=True)),
-                          (z.cumsum(1), A.cumsum(1)), (z.cumprod(1), A.cumprod(1)),
+                          (z.sum(0, False, dtypes.complex128), A.sum(0)),
+                          (z.diff(1, 1, w), np.diff(A, 1, 1, B)), (z.cumsum(1), A.cumsum(1)), (z.cumprod(1), A.cumprod(1)),
                           (make(A[:0]).prod(0), A[:0].prod(0)),
                           (z.var(1, correction=0), A.var(1)), (z.std(correction=0), A.std()),
                           (z @ w.T, A @ B.T), (z @ x.T, A @ REAL.T), (x @ w.T, REAL @ B.T),
