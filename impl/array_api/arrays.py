@@ -33,6 +33,12 @@ class Array(Tensor):
             return self.unsqueeze(0)[:int(bool(index))]
         return super().__getitem__(index)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, Tensor) and not index.shape and index.dtype is dtypes.bool:
+            self.assign(index.where(value, self).cast(self.dtype))
+        else:
+            super().__setitem__(index, value)
+
     def __floordiv__(self, other: Any) -> Self:
         return _whole(super().__floordiv__(other), self, other)
 

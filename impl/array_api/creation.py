@@ -5,6 +5,7 @@ from typing import Any
 
 from impl.array_api.arrays import Array, array_of
 from impl.dtypes import DType, dtypes
+from impl.tensor import Tensor
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -49,7 +50,10 @@ def ones_like(x: Array, /, *, dtype: DType | None = None, device: Any = None) ->
 
 
 def full(shape: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None) -> Array:
-    """One number everywhere."""
+    """One number everywhere, which an array without axes may hold."""
+    if isinstance(fill_value, Tensor):
+        found = array_of(fill_value).cast(dtype or fill_value.dtype).expand(_shape(shape))
+        return asarray(found, device=device)
     return Array.full(_shape(shape), fill_value, dtype=dtype, device=device)
 
 

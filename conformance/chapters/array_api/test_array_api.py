@@ -82,6 +82,12 @@ def test_arrays_have_the_attributes_of_the_standard() -> None:
     assert x.size == 12 and x.ndim == 2 and (x + 1).size == 12 and isinstance(x + 1, xp.Array)
     assert x.mT.shape == (4, 3) and x.to_device(x.device).dtype is xp.float32
     assert x[xp.asarray(True)].shape == (1, 3, 4) and x[xp.asarray(False)].shape == (0, 3, 4)
+    single, three = xp.asarray(2.0), xp.full((2,), xp.asarray(3.0))
+    single[single > 1] = 5.0
+    assert single.item() == 5 and three.tolist() == [3, 3]
+    ends = xp.asarray([np.inf, 1.0, -0.0])
+    assert (ends // 2).tolist() == [np.inf, 0, 0] and np.signbit((ends % 2).numpy()[2]) == 0
+    assert (xp.asarray(1.0) // -np.inf).item() == 0 and np.signbit((ends[2] % -2).numpy())
     assert np.from_dlpack(x).tolist() == A.tolist() and complex(xp.asarray(2.0)) == 2
     info = xp.__array_namespace_info__()
     assert info.default_dtypes()["integral"] is xp.int32 and "uint8" in info.dtypes(kind="integral")
