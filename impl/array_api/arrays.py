@@ -35,6 +35,10 @@ class Array(Tensor):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, Tensor) and not index.shape and index.dtype is dtypes.bool:
+            if isinstance(value, Tensor) and len(value.shape) > len(self.shape):
+                if 0 in value.shape:
+                    return  # for each place where the mask holds a value: there is none
+                value = value.reshape(self.shape)
             self.assign(index.where(value, self).cast(self.dtype))
         else:
             super().__setitem__(index, value)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from impl.array_api.arrays import Array, array_of
+from impl.array_api.arrays import Array, array_of, asarray
 from impl.dtypes import DType, dtypes
 from impl.tensor import Tensor
 
