@@ -110,6 +110,8 @@ def test_a_library_that_is_written_for_the_standard_runs_on_tensors() -> None:
 
 def test_the_exceptions_are_those_that_there_are() -> None:
     """What the public tests found: once a call works, its line goes."""
+    if xp.__array_namespace_info__().default_device() != "CPU":
+        pytest.skip("they were found on the CPU")
     x = xp.asarray(np.arange(12, dtype=np.uint8).reshape(2, 2, 3))
 
     def of_products() -> Any:
