@@ -199,12 +199,12 @@ def as_dtype(value: Any) -> DType:
     named = getattr(dtypes, value, None) if isinstance(value, str) else None
     if isinstance(named, DType) and named.kind != "c":
         return named
-    if complex_dtype(value) is not None:  # r[impl dtypes.complex.pairs]
-        raise ComplexError("dtype", f"{value!r} is that of a pair of real tensors",
-                           "make it of both parts: torch.complex(real, imag)")
     try:
         return _FROM_NUMPY[np.dtype(value)]
     except (KeyError, TypeError, ValueError):  # ValueError: of a tensor, which has a `dtype`
+        if complex_dtype(value) is not None:  # r[impl dtypes.complex.pairs]
+            raise ComplexError("dtype", f"{value!r} is that of a pair of real tensors",
+                               "make it of both parts: torch.complex(real, imag)") from None
         names = ", ".join(d.name for d in ALL)
         raise DTypeError("dtype", f"{value!r} is not an element type",
                          f"use one of {names}") from None
