@@ -35,7 +35,7 @@ class _Elements:
 lent: weakref.WeakKeyDictionary[Memory, weakref.ref[_Loan] | None] = weakref.WeakKeyDictionary()
 
 
-def shown(memory: Memory, dtype: DType, count: int, offset: int = 0) -> np.ndarray:
+def lent_elements(memory: Memory, dtype: DType, count: int, offset: int = 0) -> np.ndarray:
     """Elements of a memory of the host where they lie, as an array that cannot be written to.
 
     The memory is given back once the array, and all that was made of it, is gone.

@@ -10,7 +10,7 @@ import numpy as np
 from impl.caching import short_key
 from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
-from impl.device.lent import adopted, shown
+from impl.device.lent import adopted, lent_elements
 from impl.dtypes import as_dtype
 from impl.effects import Buffer, Holder, Placeholder, leaf_of, lock, mark_realized
 from impl.errors import DeviceError
@@ -152,7 +152,7 @@ def seen(holder: Holder) -> np.ndarray | None:
             return None
         memory = ensure_memory(buffer)
         memory.device.synchronize()
-        return shown(memory, buffer.dtype, count, start * buffer.dtype.itemsize)
+        return lent_elements(memory, buffer.dtype, count, start * buffer.dtype.itemsize)
 
 
 def adopt(array: np.ndarray, place: Place) -> UOp | None:
