@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from impl.ir import UOp
 from impl.multi import Mesh
 from impl.places import Place
 
