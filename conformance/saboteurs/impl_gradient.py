@@ -71,7 +71,7 @@ class SlopesOfPhases(Edit):
 
 
 class SlopesOfSeries(Edit):
-    rule = "gradient.nodes.few"
+    rule = "gradient.nodes.few+2"
     description = "the slope of a series is that of its terms"
     file = "impl/tensor/elementwise.py"
     old = "return with_gradient(value, ruled("
@@ -79,10 +79,17 @@ class SlopesOfSeries(Edit):
 
 
 class OneSumOfProducts(Edit):
-    rule = "gradient.nodes.few"
+    rule = "gradient.nodes.few+2"
     description = "the products of several users of a weight are added before they are summed"
     file = "impl/gradient/rules.py"
-    old, new = "if terms or len(found) < 2:", "if terms or found:"
+    old, new = "None if terms or len(found) < 2 else", "None if terms or found else"
+
+
+class SumsAreSentOneByOne(Edit):
+    rule = "gradient.nodes.few+2"
+    description = "products of several users are summed each on its own on several devices, too"
+    file = "impl/gradient/rules.py"
+    old, new = "len(place.members()) > 1", "not place"
 
 
 class StepsAmongTheGaps(Edit):

@@ -67,15 +67,17 @@ def trained(size: Size, way: Way | None = None, mesh: Mesh | None = None, layers
         return made
 
     run = TinyJit(step) if replayed else step
-    losses = []
+    losses, greatest = list[float](), list[float]()
     for _ in range(STEPS):
         with counted() as sent:
             loss, *gradients = run(words, targets)
         losses.append(float(loss.item()))
+        sizes = [float(np.abs(one.numpy()).max()) for one in gradients]
+        greatest = list(map(max, sizes, greatest or sizes))
     if isinstance(run, TinyJit) and run.replays != STEPS - 2:
         raise RuntimeError(f"{run.replays} of {STEPS} calls were replayed: {run.explain()}")
     return {"losses": losses, "sent": max(sent.values(), default=0),
-            "gradients": [one.numpy() for one in gradients],
+            "gradients": [one.numpy() for one in gradients], "greatest": greatest,
             "parameters": [value.numpy() for value in p.values()]}
 
 
@@ -141,13 +143,17 @@ def _calls_counted(sent: Counter[str]) -> Iterator[None]:
 
 
 def furthest(found: Found, expected: Found) -> float:
-    """The greatest difference, in each tensor as a share of its greatest element."""
+    """The greatest difference, in each tensor as a share of its greatest element.
+
+    A gradient's is that of all steps: where a loss is least, what is left of it is rounding.
+    """
     shares = []
     for kind in ("losses", "gradients", "parameters"):
-        for one, other in zip(found[kind], expected[kind], strict=True):
+        sizes = expected["greatest"] if kind == "gradients" else [
+            np.abs(other).max() for other in expected[kind]]
+        for one, other, size in zip(found[kind], expected[kind], sizes, strict=True):
             wide = np.asarray(other, np.float64)
-            shares.append(float(np.abs(np.asarray(one, np.float64) - wide).max()
-                                / np.abs(wide).max()))
+            shares.append(float(np.abs(np.asarray(one, np.float64) - wide).max() / size))
     return max(shares) if all(map(np.isfinite, shares)) else float("inf")
 
 

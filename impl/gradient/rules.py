@@ -227,7 +227,8 @@ def adjoint(op: Ops, arg: tuple, source: Shape, gradient: UOp) -> UOp:
 
 def _sum_over(gradient: UOp, axes: list[int]) -> UOp:
     """The sum over some axes. A gradient that several users of a weight gave is a sum of products:
-    each of them is added up on its own, as a product of matrices.
+    each of them is added up on its own, as a product of matrices. Not on several devices: what each
+    has of a sum is sent, and of several sums several times as much.
     """
     terms, found = [gradient], list[UOp]()
     while terms and gradient.op is Ops.ADD and gradient.dtype not in HALF:
@@ -238,9 +239,10 @@ def _sum_over(gradient: UOp, axes: list[int]) -> UOp:
             found.append(term)
         else:
             break
-    if terms or len(found) < 2:
+    place = None if terms or len(found) < 2 else nodes.device_of(gradient)
+    if place is None or len(place.members()) > 1:
         return nodes.reduce(Ops.ADD, gradient, axes)
-    # r[impl gradient.nodes.few]
+    # r[impl gradient.nodes.few+2]
     sums = [nodes.reduce(Ops.ADD, term, axes) for term in found]
     return functools.reduce(nodes.add, sums)
 

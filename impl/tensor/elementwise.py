@@ -91,7 +91,7 @@ def _series(x: UOp, square: UOp, first: int, step: int) -> UOp:
 
 def _with_slope(value: UOp, x: UOp, slope: Callable[[UOp], UOp]) -> UOp:
     """A function of x that is computed as a series, and its slope."""
-    # r[impl gradient.nodes.few]
+    # r[impl gradient.nodes.few+2]
     return with_gradient(value, ruled((x,), lambda gradient, inputs: (
         nodes.mul(gradient, slope(inputs[0])),)))
 

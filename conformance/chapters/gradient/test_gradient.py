@@ -271,7 +271,7 @@ def test_several_uses_add_up() -> None:
     assert (y + y * x + x).sum().gradient(x)[0].tolist() == [2 * 3 + 3 * 9 + 1]
 
 
-@verifies("gradient.nodes.few")
+@verifies("gradient.nodes.few+2")
 @pytest.mark.parametrize(("function", "slope"), [(Tensor.expm1, np.exp), (Tensor.sinh, np.cosh)])
 def test_a_series_has_the_slope_of_its_function(function: Function, slope: Callable[..., Any]
                                                 ) -> None:
@@ -283,7 +283,7 @@ def test_a_series_has_the_slope_of_its_function(function: Function, slope: Calla
     np.testing.assert_allclose(gradient.numpy(), slope(x.numpy()), rtol=1e-14)
 
 
-@verifies("gradient.nodes.few")
+@verifies("gradient.nodes.few+2")
 def test_products_of_several_users_are_summed_each_on_its_own() -> None:
     inputs = [Tensor(signed(4, 3, seed=seed)) for seed in range(3)]
     w = Tensor(numbers(3, 5), requires_grad=True)
@@ -295,6 +295,20 @@ def test_products_of_several_users_are_summed_each_on_its_own() -> None:
     assert not sums
     one, two, three = (x.numpy() for x in inputs)
     expected = one.T @ (two @ w.numpy()) + two.T @ (one @ w.numpy()) + three.sum(0)[:, None]
+    np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-12)
+
+
+@verifies("gradient.nodes.few+2")
+def test_on_several_devices_the_products_are_one_sum_that_is_sent() -> None:
+    x = Tensor(numbers(3, 4), requires_grad=True).shard_(("REFERENCE:0", "REFERENCE:1"))
+    weights = [Tensor(signed(4, 2, seed=seed)).shard(x.device, 1) for seed in range(3)]
+    loss = sum((x @ w).square().sum() for w in weights)
+    gradient = loss.gradient(x)[0]
+    known = set(toposort([loss.uop]))
+    sums = [node for node in toposort([gradient.uop])
+            if node.op is Ops.REDUCE and node not in known]
+    assert len(sums) == 1
+    expected = sum(2 * (x.numpy() @ w.numpy()) @ w.numpy().T for w in weights)
     np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-12)
 
 
