@@ -393,6 +393,14 @@ class WarpsAsTheyCome(ImplPatch):
         return exchange
 
 
+class TurnsAreStoredInParts(Edit):
+    rule = "kernel.local.own"
+    description = "what is left of a LOCAL that turns carry on is stored by itself"
+    first = "test_what_turns_carry_on_is_stored_at_once"
+    file = "impl/steps/upcast.py"
+    old, new = "if is_carried(known, loop):", "if rest < 0:"
+
+
 class RowsAreLeftAfterOneSquare(Edit):
     rule = "choosing.plain.lanes"
     description = "after each square of a transposition, squares of other rows are read"

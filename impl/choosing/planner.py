@@ -11,7 +11,7 @@ from impl.steps.padding import PadTo
 from impl.steps.rewriting import passes
 from impl.steps.split import Split
 from impl.steps.step import DECLARED, Step, StepError
-from impl.steps.upcast import Upcast
+from impl.steps.upcast import Upcast, is_carried
 
 Reasoned = list[tuple[Step, str]]
 
@@ -168,8 +168,8 @@ class Planner:
 
     def upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
         loop, amount = self.numbered.get(number), amounts[number]
-        if loop is None or amount < 2 or (loop in self.known.info.prefix
-                                          and self.extent(loop) % amount):
+        if loop is None or amount < 2 or self.extent(loop) % amount and (
+                loop in self.known.info.prefix or is_carried(self.known, loop)):
             return None
         return self._take(Upcast(self.known.position[loop], amount), reason)
 

@@ -55,6 +55,9 @@ class Upcast(Step):
             return with_stores(known, moved, self.name, prefix)
         parts = [main]
         if rest:
+            if is_carried(known, loop):  # r[impl kernel.local.own]
+                raise StepError(self.name, "what is left of a LOCAL that turns carry on would be "
+                                "stored by itself", "choose a divisor of the extent")
             left = new_range(rest, RangeKind.LOOP)
             parts.append(Rewriter(known, {loop: symbolic.add(left, whole * self.amount)},
                                   {loop: (left,)}))
@@ -65,6 +68,16 @@ class Upcast(Step):
             else:
                 stores += run
         return with_stores(known, stores, self.name)
+
+
+def is_carried(known: Analysis, loop: UOp) -> bool:
+    """Whether a stage of the loop reads what it stored in the turn before: two stores in its place
+    would store a LOCAL again after it was read.
+    """
+    return any(loop in store.src[2:] and store.src[0].src[0].op is Ops.LOCAL and any(
+        node.op is Ops.LOAD and node.src[0].src[0] is store.src[0].src[0]
+        and node.src[0] is not store.src[0] for node in store.src[1].toposort())
+        for store in known.ast.src)
 
 
 @dataclass(frozen=True)

@@ -291,3 +291,24 @@ def test_only_rows_of_the_prefix_lie_abreast() -> None:
     for step in (Abreast(1, 4), Abreast(0, 5)):
         with pytest.raises(StepError, match="ABREAST"):
             apply_steps(ast, [step])
+
+
+@verifies("kernel.local.own")
+def test_what_turns_carry_on_is_stored_at_once() -> None:
+    """One element of running products: of the others nothing is asked, but what turns carry."""
+    for shape in ((2, 2, 3), (4, 6), (2, 3, 3), (2, 17)):
+        x = Tensor(np.arange(np.prod(shape), dtype=np.uint8).reshape(shape))
+        running = x.cumprod(0)
+        out = Tensor.full((1, *shape[1:]), 7, dtype=running.dtype).cat(running, dim=0)
+        assert out[(0,) * len(shape)].item() == 7
+    turn, lane = new_range(2, RangeKind.BLOCK), new_range(6, RangeKind.LOOP)
+    place = local(0, 12)
+    here = flat((turn, 6), (lane, 1))
+    before = load(place, symbolic.add(here, -6), UOp(Ops.CMPLT, dtypes.bool, (
+        UOp.const(dtypes.index, 0), turn)))
+    stored = kb.apply(Ops.ADD, before, load(param(1), here))
+    ast = kb.kernel(store(place, here, stored, turn, lane))
+    number = list(Analysis(ast).position.values())[-1]
+    with pytest.raises(StepError, match="turns carry on"):
+        apply_steps(ast, [Upcast(number, 4)])
+    apply_steps(ast, [Upcast(number, 3)])

@@ -302,7 +302,7 @@ def test_products_of_several_users_are_summed_each_on_its_own() -> None:
 def test_on_several_devices_the_products_are_one_sum_that_is_sent() -> None:
     x = Tensor(numbers(3, 4), requires_grad=True).shard_(("REFERENCE:0", "REFERENCE:1"))
     weights = [Tensor(signed(4, 2, seed=seed)).shard(x.device, 1) for seed in range(3)]
-    loss = sum((x @ w).square().sum() for w in weights)
+    loss = Tensor.stack([(x @ w).square().sum() for w in weights]).sum()
     gradient = loss.gradient(x)[0]
     known = set(toposort([loss.uop]))
     sums = [node for node in toposort([gradient.uop])
