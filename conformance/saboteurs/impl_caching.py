@@ -223,15 +223,23 @@ class PlacesOfWritesForgotten(ImplPatch):
 
 
 class FamiliesOfOne(Edit):
-    rule = "caching.family.shared"
+    rule = "caching.family.shared+2"
     description = "every position has a plan of its own"
     first = "test_programs_of_a_family_have_one_plan_and_their_own_values"
     file = "impl/caching/positions.py"
-    old, new = "if family.count >= _MANY else None", "if family.count < 0 else None"
+    old, new = "many = family.count >= _MANY and", "many = family.count < 0 and"
+
+
+class FamiliesAtAnyPrice(Edit):
+    rule = "caching.family.shared+2"
+    description = "a family has one plan, though it has more kernels than each by itself"
+    first = "test_a_family_whose_plan_has_more_kernels_is_left"
+    file = "impl/schedule/pipeline.py"
+    old, new = "if len(own.kernels) < len(plan.kernels):", "if not plan.kernels:"
 
 
 class FirstPositionsForAll(Edit):
-    rule = "caching.family.shared"
+    rule = "caching.family.shared+2"
     description = "what differs for the first time in a family stays as it is in the plan of all"
     first = "test_programs_of_a_family_have_one_plan_and_their_own_values"
     file = "impl/caching/positions.py"
@@ -239,7 +247,7 @@ class FirstPositionsForAll(Edit):
 
 
 class ZerosInFamilies(Edit):
-    rule = "caching.family.shared"
+    rule = "caching.family.shared+2"
     description = "a number in a family has the value, and not the bits, that it had"
     first = "test_bits_of_numbers_stay_in_a_family"
     file = "impl/caching/positions.py"

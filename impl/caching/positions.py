@@ -32,11 +32,14 @@ _NUMBERS = ("float32", "int32")
 
 @dataclass(slots=True)
 class _Family:
-    """The numbers of the first of its programs, which of them differ, and how many came."""
+    """The numbers of the first of its programs, which of them differ, and how many came. It is
+    left if one plan for all would have more kernels than a program by itself.
+    """
 
     first: list[Any]
     differ: set[int] = field(default_factory=set)
     count: int = 1
+    left: bool = False
 
 
 class Families:
@@ -54,7 +57,7 @@ class Families:
         values = [value for one in found for value in one.values]
         if not values or _has_computed_way(effects):
             return None
-        common = tuple([one.row for one in found]), *key[1:]
+        common = _common(found, key)
         family = self.known.get(common)
         if family is None:
             if len(self.known) >= _MOST_FAMILIES:
@@ -64,8 +67,18 @@ class Families:
         family.count += 1
         family.differ.update(number for number, value in enumerate(values)
                              if value != family.first[number])
-        # r[impl caching.family.shared]
-        return _general(effects, found, family.differ) if family.count >= _MANY else None
+        # r[impl caching.family.shared+2]
+        many = family.count >= _MANY and not family.left
+        return _general(effects, found, family.differ) if many else None
+
+    def leave(self, key: tuple[Any, ...]) -> None:
+        """Let each program of this one's family have a plan of its own from now on."""
+        self.known[_common(_numbers_of(key[0]), key)].left = True
+
+
+def _common(found: Sequence[_Numbers], key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What is the same in a family: keys without their numbers."""
+    return tuple([one.row for one in found]), *key[1:]
 
 
 class _Numbers:

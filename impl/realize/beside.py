@@ -72,7 +72,8 @@ def note_span(plan: Plan, number: int, start: float) -> None:
     """Note a kernel that ran by itself, if somebody measures."""
     if session.spans is not None:
         kernel = plan.kernels[number]
-        device, lane = Device[kernel.device], "copy" if kernel.task else "compute"
+        device = Device[kernel.device]
+        lane = "compute" if kernel.task is None or kernel.loop is not None else "copy"
         device.synchronize()
         # r[impl collectives.span.named]
         names = device.names if isinstance(device, MeshDevice) else [str(kernel.device)]

@@ -11,7 +11,8 @@ writes its own:
     agree        whether all processes, and the checkers, agree with it, if SPEC asks
     report       counts, and what DEBUG and VIZ ask for
 
-`make_plan` has a list of its own (impl/schedule/passes.py), which begins with `cut`.
+`make_plan` has a list of its own (impl/schedule/passes.py), which begins with `cut`. Nothing runs
+on the way but what has to be read first: see `gather`.
 """
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def gather(request: Request) -> Request:
 
     Needs: which values have to be computed.
     Guarantees: all nodes below them, sources first; no living tensor reads what is overwritten but
-    those that are computed too, or keep their memory. A variable has one value.
+    those that are computed too, or keep their memory. A variable has one value. Readers that need
+    another value of a variable than the request have been run, each with a plan of its own.
     """
     request.notes = []
     try:

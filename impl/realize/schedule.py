@@ -66,7 +66,11 @@ def run_schedule(items: Sequence[ExecItem]) -> None:
 
 def schedule_document(holders: Sequence[Holder], programs: bool = False,
                       steps: bool = False, rounds: bool = False) -> dict[str, Any]:
-    """The schedule that `realize` would run, as plain data; nothing runs.
+    """The schedule of these values by themselves, as plain data. Of it nothing runs; kernels that
+    an earlier `schedule()` left pending run before.
+
+    `realize` may run the plan of a family in its place, which has variables where numbers stand
+    here, and no more kernels.
 
     With `programs`, the kernels are compiled and the document has their source, steps and cost.
     With `steps` it has the steps that they would get.

@@ -1,4 +1,4 @@
-"""What outlives a run, in one object: blocks, what waits to be run, who is told of what is done."""
+"""What runs leave for later ones: blocks, what waits to be run, who is told of what is done."""
 from __future__ import annotations
 
 import threading
@@ -79,7 +79,7 @@ class _Capturing(threading.local):
 
 
 class Session:
-    """All that is kept from one run to the next, but for tensors and plans.
+    """What is kept from one run to the next, besides tensors, plans and what is known of graphs.
 
     `viewers` are given the document of every schedule with VIZ=1; `checkers` that of every plan
     that is made with SPEC=1, and raise if it is wrong. With CAPTURE_PROCESS_REPLAY=1

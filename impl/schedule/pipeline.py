@@ -76,13 +76,25 @@ def shared_plan_for(effects: Described,
                     environment: Environment) -> tuple[Effects, Plan, Canonical, bool]:
     """`plan_for`, where the plan may be one for programs that differ in positions and numbers;
     then the effects have variables there.
+
+    Where less is known of numbers, more may have to be stored: then each keeps its own plan.
     """
     canonical = canonicalize(effects, environment.device_key)
     found = schedule_cache.get(canonical.key, last=False)
     if found is not None:
         return effects, found, canonical, True
-    general = schedule_cache.families.general(effects, canonical.key) or effects
-    return general, *plan_for(general, environment)
+    general = schedule_cache.families.general(effects, canonical.key)
+    if general is None:
+        return effects, *plan_for(effects, environment)
+    plan, *known = plan_for(general, environment)
+    if not known[-1]:  # the first of the family that would run it
+        with collector_at_rest():
+            own = make_plan(effects, canonical, environment)
+        if len(own.kernels) < len(plan.kernels):  # r[impl caching.family.shared+2]
+            schedule_cache.families.leave(canonical.key)
+            schedule_cache.put(canonical.key, own)
+            return effects, own, canonical, False
+    return general, plan, *known
 
 
 @contextmanager

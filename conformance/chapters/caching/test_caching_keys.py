@@ -462,7 +462,7 @@ FAMILIES: dict[str, Statements] = {
 }
 
 
-@verifies("caching.family.shared")
+@verifies("caching.family.shared+2")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_programs_of_a_family_have_one_plan_and_their_own_values(name: str) -> None:
     """They are as many plans as ways in which what they read and write is one place or two."""
@@ -480,7 +480,25 @@ def test_programs_of_a_family_have_one_plan_and_their_own_values(name: str) -> N
         assert GlobalCounters.plan_hits + GlobalCounters.plan_misses == 2 * len(_PLACES)
 
 
-@verifies("caching.family.shared")
+@verifies("caching.family.shared+2")
+def test_a_family_whose_plan_has_more_kernels_is_left() -> None:
+    """A number tells that what is read and written is apart; a variable does not."""
+    with Context(DEVICE="REFERENCE"):
+        schedule_cache.clear()
+        array = np.arange(60, dtype=np.float32)
+        x = Tensor(array.copy()).realize()
+        for at in (0, 1, 2, 3, 4, 5):
+            x[at:at + 10] = x[at + 20:at + 30] * 3
+            array[at:at + 10] = array[at + 20:at + 30] * 3
+            document = x.schedule_document() if at == 4 else None
+            GlobalCounters.reset()
+            x.realize()
+            assert GlobalCounters.kernels == 1, at
+            assert document is None or len(document["kernels"]) == 1
+        assert np.array_equal(x.numpy(), array)
+
+
+@verifies("caching.family.shared+2")
 def test_bits_of_numbers_stay_in_a_family() -> None:
     with Context(DEVICE="REFERENCE"):
         schedule_cache.clear()
@@ -497,7 +515,7 @@ def test_bits_of_numbers_stay_in_a_family() -> None:
             assert (ints - whole).tolist() == differences.tolist()
 
 
-@verifies("caching.family.shared")
+@verifies("caching.family.shared+2")
 def test_what_a_number_decides_keeps_it() -> None:
     """Exponents, what is captured, what is explained."""
     with Context(DEVICE="REFERENCE"):

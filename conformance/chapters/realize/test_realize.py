@@ -16,7 +16,17 @@ import pytest
 
 from conformance.oracle import checker
 from conformance.trace import verifies
-from impl import Context, Device, GlobalCounters, Tensor, TinyJit, Variable, realize, run_schedule
+from impl import (
+    Context,
+    Device,
+    GlobalCounters,
+    Tensor,
+    TinyJit,
+    Variable,
+    func,
+    realize,
+    run_schedule,
+)
 from impl.dtypes import dtypes
 from impl.effects import collect
 from impl.errors import CompileError, DeviceError, GraphError
@@ -137,6 +147,17 @@ def test_nothing_is_launched_at_once_where_somebody_measures() -> None:
             assert [(span.device, span.lane) for span in spans] == [(a.device, "compute")] * number
     (a - b).realize()
     assert len(spans) == 2
+
+
+@verifies("collectives.span.named")
+def test_a_loop_computes_and_a_copy_copies() -> None:
+    rows = Tensor(np.arange(4, dtype=np.float32).reshape(4, 1))
+    with realize.measured() as spans:
+        total, _ = func.scan(lambda carried, row: (carried + row, carried), rows[0], rows)
+        total.realize()
+        assert {span.lane for span in spans} == {"compute"}
+        total.to("REFERENCE:1" if total.device == "REFERENCE" else "REFERENCE").realize()
+    assert spans[-1].lane == "copy"
 
 
 @verifies("realize.direct.same")
