@@ -86,15 +86,15 @@ def shared_plan_for(effects: Described,
     general = schedule_cache.families.general(effects, canonical.key)
     if general is None:
         return effects, *plan_for(effects, environment)
-    plan, *known = plan_for(general, environment)
-    if not known[-1]:  # the first of the family that would run it
+    plan, key, hit = plan_for(general, environment)
+    if not hit:  # the first of the family that would run it
         with collector_at_rest():
             own = make_plan(effects, canonical, environment)
         if len(own.kernels) < len(plan.kernels):  # r[impl caching.family.shared+2]
             schedule_cache.families.leave(canonical.key)
             schedule_cache.put(canonical.key, own)
             return effects, own, canonical, False
-    return general, plan, *known
+    return general, plan, key, hit
 
 
 @contextmanager

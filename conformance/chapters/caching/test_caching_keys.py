@@ -485,11 +485,11 @@ def test_a_family_whose_plan_has_more_kernels_is_left() -> None:
     """A number tells that what is read and written is apart; a variable does not."""
     with Context(DEVICE="REFERENCE"):
         schedule_cache.clear()
-        array = np.arange(60, dtype=np.float32)
+        array, size = np.arange(700_000, dtype=np.float32), 200_000
         x = Tensor(array.copy()).realize()
         for at in (0, 1, 2, 3, 4, 5):
-            x[at:at + 10] = x[at + 20:at + 30] * 3
-            array[at:at + 10] = array[at + 20:at + 30] * 3
+            x[at:at + size] = x[at + 2 * size:at + 3 * size] * 3
+            array[at:at + size] = array[at + 2 * size:at + 3 * size] * 3
             document = x.schedule_document() if at == 4 else None
             GlobalCounters.reset()
             x.realize()
