@@ -15,7 +15,7 @@ import pytest
 import impl
 import impl.torch
 from conformance.trace import verifies
-from impl import Context, Tensor, TinyJit, dtypes, errors, func, nn, realize
+from impl import Context, Mesh, Tensor, TinyJit, dtypes, errors, func, nn, realize
 from impl.errors import NameMissingError, TensorScheduleError, nearest
 from impl.ir import Ops, UOp
 from impl.reference import Reference, ReferenceProgram
@@ -519,7 +519,8 @@ def test_what_is_meant_by_another_name_does_something() -> None:
     """What a remedy says is run. None of them is a formula: those are methods."""
     known = {"x": Tensor([[1.0, 2.0]]), "shape": (2, 1), "array": np.ones(2), "values": [1, 2],
              "axis": 1, "k": 1, "device": "REFERENCE", "Tensor": Tensor, "TinyJit": TinyJit,
-             "nn": nn, "function": abs, "dtypes": dtypes}
+             "nn": nn, "function": abs, "dtypes": dtypes,
+             "piece": Tensor([1.0]), "mesh": Mesh(("REFERENCE",), {"data": 1})}
     tried = 0
     for remedy in set(names._MEANT.values()):
         for method in re.findall(r"(?:x|Tensor)\.(\w+)", remedy):

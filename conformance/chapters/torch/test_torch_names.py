@@ -215,8 +215,9 @@ def test_the_names_are_those_of_the_whole_module_too() -> None:
 
 
 @pytest.mark.parametrize(("name", "remedy"), [
-    ("zerox", "did you mean zeros?"), ("jit", "TinyJit(function)"), ("complex64", "a pair"),
-    ("sparse", "all tensors are dense"), ("hash_tensor", "x.data()")])
+    ("zerox", "did you mean zeros?"), ("jit", "TinyJit(function)"),
+    ("multiprocessing", "one program in several"), ("sparse", "all tensors are dense"),
+    ("hash_tensor", "x.data()")])
 def test_a_name_that_is_not_there_says_what_to_write(name: str, remedy: str) -> None:
     with pytest.raises(NameMissingError, match=f"^torch: there is no {name}; ") as caught:
         getattr(ours, name)

@@ -236,7 +236,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def layer(x: Tensor, w: Tensor) -> Tensor:
-    return (x @ w).tanh() * 2 @ w
+    return (x @ w).tanh() * 2 @ w.transpose()  # two users, each with a gradient of its own
 
 
 @verifies("transforms.checkpoint.again")
@@ -262,8 +262,9 @@ def test_a_checkpoint_computes_again() -> None:
         found, _ = planned(func.checkpoint(layer, policy))
         # Of the way there every first product is computed twice, or none.
         assert _products(found) == products + again
-    named = func.checkpoint(lambda y, w: (func.checkpoint_name(y @ w, "dot").tanh() * 2) @ w,
-                            func.Policies.names("dot"))
+    named = func.checkpoint(
+        lambda y, w: (func.checkpoint_name(y @ w, "dot").tanh() * 2) @ w.transpose(),
+        func.Policies.names("dot"))
     found, _ = planned(named)
     assert _products(found) == products
     assert func.grad(func.grad(lambda y: func.checkpoint(lambda z: z ** 3)(y)))(2.0).item() == 12
