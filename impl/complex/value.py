@@ -446,6 +446,8 @@ class Complex:
             return self.to(device_or_dtype.device)
         if complex_dtype(device_or_dtype) is not None:
             device_or_dtype, dtype = None, device_or_dtype
+        if isinstance(device_or_dtype, DType):
+            device_or_dtype, dtype = None, device_or_dtype
         moved = self if device_or_dtype is None else Complex(
             self.real.to(device_or_dtype), self.imag.to(device_or_dtype))
         return moved if dtype is None else moved.cast(dtype)

@@ -103,7 +103,7 @@ class ParameterList(_Listed):
 
     def append(self, one: Any) -> Self:
         """One more at the end."""
-        return super().append(one if isinstance(one, Tensor) and one.requires_grad
+        return super().append(one if isinstance(one, Tensor) and one._parameter
                               else Parameter(one))
 
 
@@ -153,7 +153,7 @@ class ParameterDict(ModuleDict):
         self.update(parameters)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        super().__setitem__(key, value if isinstance(value, Tensor) and value.requires_grad
+        super().__setitem__(key, value if isinstance(value, Tensor) and value._parameter
                             else Parameter(value))
 
 

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Self
+from weakref import WeakValueDictionary
 
 from impl.dtypes import DType
 from impl.errors import NameMissingError, ShapeError, nearest
@@ -30,9 +31,15 @@ def Parameter(data: Any, requires_grad: bool = True) -> Tensor:  # noqa: N802
     return tensor.requires_grad_(requires_grad)
 
 
+#: Tensors that were made as buffers, wherever they stand.
+_not_learned: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+
+
 def Buffer(data: Any) -> Tensor:  # noqa: N802
     """A tensor that is saved, but not learned; `register_buffer` has one that is not saved."""
-    return Parameter(data, requires_grad=False)
+    tensor = Parameter(data, requires_grad=False)
+    _not_learned[id(tensor)] = tensor
+    return tensor
 
 
 class Module:
@@ -121,7 +128,8 @@ class Module:
         kept = {id(vars(layer)[name]) for layer in self.modules() for name in layer._buffers}
         for name, one in contents(self, prefix) if recurse else vars(self).items():
             if isinstance(one, Tensor) and buffers == (
-                    id(one) in kept or not one.is_floating_point()):
+                    id(one) in kept or _not_learned.get(id(one)) is one
+                    or not one.is_floating_point()):
                 yield name, one
 
     # Saving

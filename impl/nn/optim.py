@@ -79,7 +79,7 @@ def _wanted(given: Sequence[Tensor]) -> list[Tensor]:
     Raises:
         DTypeError: there is none.
     """
-    wanted = [p for p in given if p.requires_grad] or [
+    wanted = [p for p in given if p._parameter] or [
         p.requires_grad_() for p in given if p.is_floating_point() and p._parameter is None]
     if not wanted:
         raise DTypeError("optim", "no parameter requires a gradient",

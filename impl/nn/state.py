@@ -45,8 +45,15 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
         return value.items()  # not of a group of an optimizer: it has more than it shows
     if isinstance(value, (list, tuple)):
         return enumerate(value)
-    return vars(value).items() if hasattr(value, "__dict__") and not callable(
-        getattr(value, "__code__", None)) and not isinstance(value, type) else ()
+    if not hasattr(value, "__dict__") or callable(getattr(value, "__code__", None)) \
+            or isinstance(value, type):
+        return ()
+    if not hasattr(value, "named_parameters"):
+        return vars(value).items()
+    # A layer's own tensors come before the layers in it, as in PyTorch: optimisers number them.
+    buffers = getattr(value, "_buffers", ())
+    return sorted(vars(value).items(), key=lambda part: 2 - isinstance(part[1], Tensor)
+                  - (isinstance(part[1], Tensor) and part[0] not in buffers))
 
 
 def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:

@@ -128,7 +128,7 @@ class States:
         roots = {id(root()) for h in known.values() for root, *_ in h._ancestors}
         copies: dict[Buffer, Buffer] = {}
         for tensor in sharing:
-            if id(tensor) not in known and id(tensor) not in roots and not tensor.requires_grad:
+            if id(tensor) not in known and id(tensor) not in roots and not tensor._parameter:
                 own_memory(tensor, copies)  # r[impl replay.state.parted]
 
     def protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:

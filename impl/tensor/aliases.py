@@ -76,7 +76,7 @@ class Aliases(Autograd):
     @property
     def is_leaf(self) -> bool:
         """Whether it is no result of an operation on a tensor that requires a gradient."""
-        return bool(self._parameter) or self._history is None
+        return bool(self._parameter) or not self.requires_grad
 
     @property
     def itemsize(self) -> int:

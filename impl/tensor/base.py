@@ -658,12 +658,14 @@ class TensorBase(metaclass=Named):
 
     @property
     def requires_grad(self) -> Any:
-        """Whether `backward` computes a gradient for this tensor.
+        """Whether `backward` computes a gradient for this tensor, or goes through it: a result of
+        such tensors requires one, too, as in PyTorch.
 
         Setting it to True makes the tensor a variable of its own: its memory is shared with no
         other tensor, even where another one has the same value (r[tensor.parameter.own]).
         """
-        return bool(self._parameter)
+        return bool(self._parameter) or \
+            self._parameter is None and self.dtype.kind == "f" and needs_gradient(self.uop)
 
     @requires_grad.setter
     def requires_grad(self, wanted: Any) -> None:

@@ -416,6 +416,18 @@ class Linalg(Losses):
         """norm, of all elements unless axes are named"""
         return (self if dtype is None else self.cast(dtype)).norm(ord, dim, keepdim)
 
+    def linalg_cross(self, other: Self, dim: int = -1) -> Self:
+        """The vector product along an axis of size 3, the last one if none is named."""
+        return self.cross(other, dim)
+
+    def linalg_diagonal(self, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Self:
+        """The diagonals of matrices: of the last two axes, if no others are named."""
+        return self.diagonal(offset, dim1, dim2)
+
+    def linalg_vander(self, N: int | None = None) -> Self:  # noqa: N803
+        """The powers of each element of vectors, 1 first."""
+        return self.vander(N, increasing=True)
+
     def linalg_norm(self, ord: Any = None, dim: Any = None, keepdim: bool = False,  # noqa: A002
                     dtype: Any = None) -> Self:
         """matrix_norm of two axes if an order is named, else vector_norm."""

@@ -12,11 +12,12 @@ from impl.errors import NameMissingError, nearest
 #: Functions of `torch.linalg` and `numpy.linalg`, and the methods that they are.
 LINALG = {
     **{name: name for name in (
-        "cholesky", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "lstsq", "lu",
+        "cholesky", "cond", "det", "eigh", "eigvalsh", "lstsq", "lu",
         "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot",
         "outer", "qr", "slogdet", "solve", "solve_triangular", "svdvals", "tensordot", "trace",
-        "vander", "vecdot", "vector_norm")},
-    "inv": "inverse", "pinv": "pinverse", "svd": "svd_full", "norm": "linalg_norm"}
+        "vecdot", "vector_norm")},
+    **{name: f"linalg_{name}" for name in ("cross", "diagonal", "norm", "vander")},
+    "inv": "inverse", "pinv": "pinverse", "svd": "svd_full"}
 
 
 class Namespace:

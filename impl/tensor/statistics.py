@@ -246,8 +246,9 @@ class Statistics(Spatial):
                 x._wrap(UOp.const(x.dtype, one)) for one in range)
             flat = low == high
             low, high = flat.where(low - 0.5, low), flat.where(high + 0.5, high)
-            steps = x._wrap(cast(nodes.iota(bins + 1), x.dtype)) / bins
-            edges = low.lerp(high, steps)
+            numbers = x._wrap(cast(nodes.iota(bins + 1), x.dtype))
+            # The last end is the greatest element, which would lie outside of one rounded down.
+            edges = numbers.eq(bins).where(high, low.lerp(high, numbers / bins))
         parts = edges.shape[0] - 1
         flat_x = x.flatten()
         place = edges.searchsorted(flat_x, right=True) - 1

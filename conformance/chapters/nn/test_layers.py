@@ -269,8 +269,8 @@ class Net(nn.Module):
 
 def test_a_module_has_the_methods_that_users_know() -> None:
     net = Net()
-    learned = ["body.0.weight", "body.0.bias", "body.1.weight", "body.1.bias", "heads.a.weight",
-               "heads.a.bias", "heads.b.weight", "heads.b.bias", "scale"]
+    learned = ["scale", "body.0.weight", "body.0.bias", "body.1.weight", "body.1.bias",
+               "heads.a.weight", "heads.a.bias", "heads.b.weight", "heads.b.bias"]
     assert [name for name, _ in net.named_parameters()] == learned
     assert set(net.state_dict()) == {*learned, "body.1.running_mean", "body.1.running_var", "kept"}
     assert [name for name, _ in net.named_children()] == ["body", "heads"]

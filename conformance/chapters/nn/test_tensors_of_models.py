@@ -164,3 +164,22 @@ def test_rows_of_bags_have_weights_and_gradients() -> None:
         Tensor([1]).embedding_bag(layer.weight)
     with pytest.raises(ArgumentError, match="scale_grad_by_freq"):
         nn.EmbeddingBag(3, 2, scale_grad_by_freq=True)
+
+
+class Ordered(nn.Module):
+    """A layer first, then tensors of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(2, 2, bias=False)
+        self.own = nn.Parameter(Tensor.zeros(2, 2))
+        self.fixed = nn.Buffer(Tensor.ones(1))
+        self.register_buffer("named", Tensor.ones(1))
+
+
+def test_tensors_of_a_layer_come_before_the_layers_in_it() -> None:
+    """PyTorch's order: what an optimiser saved there has its numbers."""
+    model = Ordered()
+    assert [name for name, _ in model.named_parameters()] == ["own", "first.weight"]
+    assert sorted(name for name, _ in model.named_buffers()) == ["fixed", "named"]
+    assert list(model.state_dict())[-1] == "first.weight" and len(model.state_dict()) == 4

@@ -14,7 +14,7 @@ import impl
 from conformance.trace import verifies
 from impl import Tensor, nn
 from impl import torch as ours
-from impl.errors import ArgumentError, NameMissingError
+from impl.errors import ArgumentError, DTypeError, NameMissingError
 from impl.nn import data
 from impl.settings import Context
 
@@ -393,3 +393,35 @@ def test_dtypes_and_functions_by_other_names() -> None:
     ours.set_num_threads(1)
     assert ours.get_num_threads() == 1
     ours.set_num_threads(threads)
+
+
+def test_results_of_what_is_learned_require_gradients() -> None:
+    w = ours.zeros(1, requires_grad=True)
+    loss = (w - 1).square().sum()
+    assert loss.requires_grad and not loss.is_leaf and w.requires_grad and w.is_leaf
+    assert not loss.detach().requires_grad and not ours.zeros(1).requires_grad
+    assert not ours.argmax(w).requires_grad and (w * 2).realize().requires_grad
+    with ours.no_grad():
+        assert not (w * 2).requires_grad
+    with pytest.raises(DTypeError, match="no parameter"):
+        ours.optim.SGD([loss.detach().long()], lr=0.1)
+
+
+def test_linalg_has_ends_of_its_own() -> None:
+    a = np.arange(9, dtype=np.float32).reshape(3, 3)
+    b = a[::-1].copy()
+    found = ours.linalg.cross(ours.tensor(a), ours.tensor(b)).numpy()
+    assert np.array_equal(found, np.cross(a, b, axis=-1))
+    found = ours.cross(ours.tensor(a), ours.tensor(b)).numpy()
+    assert np.array_equal(found, np.cross(a, b, axis=0))
+    cube = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    assert ours.linalg.diagonal(ours.tensor(cube)).tolist() == [[0, 3], [4, 7]]
+    assert ours.linalg.vander(ours.tensor([2.0, 3.0]), N=3).tolist() == [[1, 2, 4], [1, 3, 9]]
+    assert ours.vander(ours.tensor([2.0, 3.0]), 3).tolist() == [[4, 2, 1], [9, 3, 1]]
+
+
+def test_a_histogram_has_all_elements() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        x = random.standard_normal(9).astype(np.float32)
+        assert ours.histogram(ours.tensor(x), 3)[0].sum().item() == 9
