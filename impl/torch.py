@@ -6,6 +6,7 @@ what to write in its place. `docs/differences.md` has what differs.
 """
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import math
@@ -32,7 +33,7 @@ from impl.tensor.names import remedy_of
 from impl.tensor.reduce import Ordered
 
 # These names will be those of tensors' functions here.
-_any, _float, _int, _sum, _bool = any, float, int, sum, bool
+_any, _float, _int, _bool = any, float, int, bool
 dtype = DType
 Size = tuple
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
@@ -313,8 +314,9 @@ def _grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: boo
     outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
     weights = grad_outputs if isinstance(grad_outputs, (list, tuple)) \
         else (grad_outputs,) * len(outputs)
-    total = _sum((out if weight is None else (out * weight.detach()).sum()
-                 for out, weight in zip(outputs, weights, strict=True)), start=Tensor(0.0))
+    total = functools.reduce(Tensor.add, [  # each where it lies: on a device, or on a mesh
+        out if weight is None else (out * weight.detach()).sum()
+        for out, weight in zip(outputs, weights, strict=True)])
     found = total.gradient(*given)
     return tuple(found if create_graph else [one.detach() for one in found])
 

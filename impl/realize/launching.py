@@ -14,7 +14,7 @@ from impl.ranges import Task
 from impl.realize.beside import note_span, stretch, stretches
 from impl.realize.environment import Mode, in_force
 from impl.realize.prepared import Known, LaunchedCall, Prepared, in_common, start
-from impl.realize.run import Run, commit, ensure_memory, poison, programs_of
+from impl.realize.run import Run, commit, ensure_memory, part_from_others, poison, programs_of
 from impl.realize.session import session
 
 
@@ -163,6 +163,7 @@ class _Alone(LaunchedCall):
     def run(self, memories: Sequence[Memory]) -> None:
         """Run it."""
         item = self.item
+        part_from_others(item.writes)
         start(item.program, item.task, [ensure_memory(buffer) for buffer in item.bufs], item.values,
               in_force().checked, [buffer.nbytes for buffer in item.bufs], item.bufs[-1].dtype)
         if item.program is not None:

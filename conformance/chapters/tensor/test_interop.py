@@ -162,3 +162,16 @@ def test_tensors_of_pytorch() -> None:
         assert Tensor.from_dlpack(theirs).tolist() == theirs.tolist()
     assert Tensor(torch.tensor(A, requires_grad=True)).tolist() == A.tolist()
     assert torch.tensor(Tensor(A)).tolist() == torch.from_dlpack(Tensor(A)).tolist() == A.tolist()
+
+
+@verifies("device.lent.kept")
+def test_a_kernel_that_is_run_by_hand_leaves_others_what_they_see() -> None:
+    x = Tensor(np.array([1.0, 2.0], np.float32)).realize()
+    x.assign(x + 1)
+    items = x.schedule()
+    for item in items:
+        item.run()
+    shown = np.from_dlpack(x)
+    for item in items:
+        item.run()
+    assert shown.tolist() == [2, 3]

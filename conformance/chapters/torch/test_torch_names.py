@@ -425,3 +425,9 @@ def test_a_histogram_has_all_elements() -> None:
     for _ in range(20):
         x = random.standard_normal(9).astype(np.float32)
         assert ours.histogram(ours.tensor(x), 3)[0].sum().item() == 9
+
+
+def test_gradients_of_values_on_a_mesh_are_asked_for_as_others() -> None:
+    p = Tensor([0.5, -0.5], requires_grad=True).shard_(("REFERENCE:0", "REFERENCE:1"))
+    assert ours.autograd.grad((p * p).sum(), [p])[0].tolist() == [1, -1]
+    assert ours.autograd.grad([p.sum(), p * 3], p, [None, p.detach()])[0].tolist() == [2.5, -0.5]
