@@ -51,9 +51,11 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
     if not hasattr(value, "named_parameters"):
         return vars(value).items()
     # A layer's own tensors come before the layers in it, as in PyTorch: optimisers number them.
-    buffers = getattr(value, "_buffers", ())
-    return sorted(vars(value).items(), key=lambda part: 2 - isinstance(part[1], Tensor)
-                  - (isinstance(part[1], Tensor) and part[0] not in buffers))
+    parts, buffers = list(vars(value).items()), getattr(value, "_buffers", ())
+    own = [part for part in parts if isinstance(part[1], Tensor)]
+    return [*(part for part in own if part[0] not in buffers),
+            *(part for part in own if part[0] in buffers),
+            *(part for part in parts if not isinstance(part[1], Tensor))]
 
 
 def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:

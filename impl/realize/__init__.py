@@ -11,7 +11,7 @@ What `realize` does, in this order:
 
 The others:
 
-    session      what outlives a run, in one object
+    session      what runs leave for later ones
     environment  what settings and devices ask of a plan
     beside       the part of a run in which devices of a mesh compute beside what they send
     layout       the kernels of a call in tables, to be launched again and again

@@ -98,9 +98,11 @@ class States:
         """
         source = self.own[buffer]
         owners = [owner for reference in source.owners if (owner := reference()) is not None]
-        if not all([leaf_of(owner.uop) is owner.uop for owner in owners]):
+        leaves = [owner.uop for owner in owners]
+        while not all([leaf_of(leaf) is leaf for leaf in leaves]):
             realize_unasked(owners)
-        buffers = {owner.uop.arg[0] for owner in owners}
+            leaves = [owner.uop for owner in owners]  # the handler of a signal may assign to one
+        buffers = {leaf.arg[0] for leaf in leaves}
         if len(buffers) > 1:
             raise ReplayError(self.name, "tensors that were one when the function was captured are "
                               "several now, and it may use any of them", "call .reset()")
