@@ -190,17 +190,20 @@ def _greedy_order(graph: _Graph, uses: Uses) -> list[int]:
             continue  # an entry with an old price
         done.add(kernel)
         order.append(kernel)  # r[impl ordering.legal.permutation]
-        started.update(uses.touched[kernel])
+        fresh = [storage for storage in uses.touched[kernel] if storage not in started]
+        started.update(fresh)
         for storage in uses.touched[kernel]:
             remaining[storage] -= 1
-        for other in _repriced(kernel, graph, uses, remaining, done):
+        for other in _repriced(kernel, graph, uses, remaining, done, fresh):
             heapq.heappush(ready, (growth(other), other))
     return graph.complete(order)
 
 
 def _repriced(kernel: int, graph: _Graph, uses: Uses, remaining: dict[int, int],
-              done: set[int]) -> list[int]:
-    """Kernels that have become ready, or ready ones that would now free a storage."""
+              done: set[int], fresh: Sequence[int]) -> list[int]:
+    """Kernels that have become ready, and ready ones that now add less: they would free a storage,
+    or touch one that has come to life.
+    """
     found: list[int] = []
     for other in graph.after[kernel]:
         graph.missing[other] -= 1
@@ -211,6 +214,8 @@ def _repriced(kernel: int, graph: _Graph, uses: Uses, remaining: dict[int, int],
             last = next(k for k in uses.users[storage] if k not in done)
             if graph.missing[last] == 0:
                 found.append(last)
+    for storage in fresh:
+        found += [k for k in uses.users[storage] if graph.missing[k] == 0 and k not in done]
     return found
 
 

@@ -22,9 +22,11 @@ from conformance.learn.lesson_fusion import FUSION
 from conformance.learn.lesson_gradient import GRADIENT
 from conformance.learn.lesson_ir import IR
 from conformance.learn.lesson_kernel import KERNEL
+from conformance.learn.lesson_order import ORDER
 from conformance.learn.lesson_ordering import ORDERING
 from conformance.learn.lesson_ranges import RANGES
 from conformance.learn.lesson_reference import REFERENCE
+from conformance.learn.lesson_render import RENDER
 from conformance.learn.lesson_replay import REPLAY
 from conformance.learn.lesson_rewrite import REWRITE
 from conformance.learn.lesson_schedule import SCHEDULE
@@ -229,6 +231,6 @@ span.nbytes.""",
 #: In the order of the course.
 LESSONS = {
     "schedule": SCHEDULE, "ir": IR, "reference": REFERENCE, "rewrite": REWRITE,
-    "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "fusion": FUSION,
-    "ordering": ORDERING, "memory": MEMORY, "kernel": KERNEL, "replay": REPLAY,
-    "collectives": COLLECTIVES}
+    "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "render": RENDER,
+    "fusion": FUSION, "ordering": ORDERING, "order": ORDER, "memory": MEMORY,
+    "kernel": KERNEL, "replay": REPLAY, "collectives": COLLECTIVES}

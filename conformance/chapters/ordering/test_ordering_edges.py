@@ -14,6 +14,7 @@ import pytest
 
 from conformance.chapters.fusion.test_fusion_decisions import tight_limits
 from conformance.chapters.memory.test_sharing import random_values
+from conformance.learn.lesson_order import drawn, sparing
 from conformance.trace import ROOT, verifies
 from impl import Context, Tensor, ordering
 from impl.dependencies import Dependency, waits
@@ -271,3 +272,16 @@ def test_many_kernels() -> None:
 
     few, many = priced(1_000), priced(20_000)
     assert few <= many <= 25 * few
+
+
+@verifies("ordering.peak.not-worse")
+def test_prices_are_those_of_the_moment() -> None:
+    """The queue of kernels gives what looking at all of them at each step gives; also from the
+    back, where the first reader of a storage makes it cheaper for the others."""
+    chooser = random.Random(0)
+    for count in (5, 9, 14, 30) * 6:
+        problem = drawn(chooser, count)
+        turned = problem._replace(pairs=frozenset((two, one) for one, two in problem.pairs))
+        for each in (problem, turned):
+            graph = ordering._Graph(count, each.pairs)
+            assert ordering._greedy_order(graph, Uses(each.nbytes, each.touched)) == sparing(each)
