@@ -255,7 +255,7 @@ class OnlyTensorsKeepTheWay(Edit):
     description = "a value whose tensor is gone is a leaf"
     file = "impl/tensor/base.py"
     first = "test_a_value_that_nobody_holds_passes_gradients_on"
-    old = "note_late(leaf, (as_written, True, weakref.ref(leaf), *parts))"
+    old = "note_late(leaf, (as_written, needed, weakref.ref(leaf), *parts))"
     new = "None"
 
 
@@ -264,8 +264,8 @@ class TheWayIsHeldInACircle(Edit):
     description = "a leaf holds the expression that holds the leaf"
     file = "impl/tensor/base.py"
     first = "test_what_gradients_keep_goes_with_the_last_value"
-    old = "note_late(leaf, (as_written, True, weakref.ref(leaf), *parts))"
-    new = "note_late(leaf, (lambda told: told, True, node))"
+    old = "note_late(leaf, (as_written, needed, weakref.ref(leaf), *parts))"
+    new = "note_late(leaf, (lambda told: told, needed, node))"
 
 
 class AssignedStatesStartAnew(Edit):

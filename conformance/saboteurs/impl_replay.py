@@ -77,6 +77,46 @@ class MovementsAreKnownOfStandIns(Edit):
     old, new = "known = self.root if anew else shown_value", "known = shown_value"
 
 
+class ArgumentsComeFromNowhere(Edit):
+    rule = "replay.arguments.depending"
+    description = "a gradient inside of a capture ends at the arguments"
+    file = "impl/replay/stand_ins.py"
+    first = "test_a_gradient_inside_goes_through_what_an_argument_was_computed_from"
+    old, new = "elif leaf.late is not None:", "elif False:"
+
+
+class GradientsThroughArgumentsAreReplayed(Edit):
+    rule = "replay.arguments.depending"
+    description = "a gradient through a tensor from outside is that of the capture for ever"
+    file = "impl/replay/capture.py"
+    first = "test_a_gradient_inside_goes_through_what_an_argument_was_computed_from"
+    old, new = "for leaf in reached(root, ends):", "for leaf in ():"
+
+
+class DependentArgumentsHaveOneForm(Edit):
+    rule = "replay.arguments.depending"
+    description = "an argument that depends on a parameter is like one that does not"
+    file = "impl/replay/arguments.py"
+    first = "test_what_requires_a_gradient"
+    old, new = "depends = (_DEPENDS,) if", "depends = () if"
+
+
+class WhatIsDetachedRequiresAGradient(Edit):
+    rule = "replay.arguments.depending"
+    description = "all that is computed by a parameter requires a gradient in a replay"
+    file = "impl/replay/history.py"
+    first = "test_what_requires_a_gradient"
+    old, new = "if not own.isdisjoint(ways(node)):", "if not own.isdisjoint(sources_of(node)):"
+
+
+class WhatIsComputedForOthersRequiresAGradient(Edit):
+    rule = "replay.arguments.depending"
+    description = "what a capture computes before it begins requires a gradient"
+    file = "impl/tensor/base.py"
+    first = "test_what_others_compute_requires_no_gradient_for_that"
+    old, new = "(as_written, needed, weak", "(as_written, True, weak"
+
+
 class HandlersReplay(Edit):
     rule = "replay.call.interrupted"
     description = "a captured function is replayed while its kernels are being launched"

@@ -19,7 +19,7 @@ from impl.ir import Ops, UOp, give_origin, in_memory, toposort
 from impl.rewrite import look
 
 __all__ = ["GRADIENTS", "Custom", "below", "compute_gradient", "compute_gradients",
-           "expression_of", "nodes", "parts_of", "sources_of"]
+           "expression_of", "nodes", "parts_of", "reached", "sources_of"]
 
 
 def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
@@ -154,6 +154,21 @@ def differentiable(node: UOp) -> tuple[UOp, ...]:
         return () if node.tag is None else node.tag.inputs
     part = _PART.get(op)
     return sources_of(node) if part is None else node.src[part]
+
+
+def reached(root: UOp, ends: Container[UOp]) -> list[UOp]:
+    """Those of the `ends` through which a change can come to `root`, without another end between.
+    """
+    found, seen, stack = list[UOp](), {root}, [root]
+    while stack:
+        node = stack.pop()
+        if node in ends:
+            found.append(node)
+            continue
+        new = [source for source in differentiable(node) if source not in seen]
+        seen.update(new)
+        stack += new
+    return found
 
 
 #: Which sources of an operation have a slope, where not all have one.

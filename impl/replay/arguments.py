@@ -105,12 +105,25 @@ def take_apart(given: Any) -> Arguments:
     return found
 
 
+#: Of a tensor that is no parameter, but was computed from one.
+_DEPENDS = "depends on a parameter"
+
+
+def form(described: Any) -> Any:
+    """What is compared of one part, but for what it was computed from."""
+    if isinstance(described, tuple) and described[-1:] == (_DEPENDS,):
+        return described[:-1]
+    return described
+
+
 def _gradient(tensor: Tensor) -> tuple[str, ...]:
     """What a tensor says of gradients, if it says anything."""
+    # r[impl replay.arguments.depending]
+    depends = (_DEPENDS,) if tensor._parameter is None and tensor.requires_grad else ()
     if tensor._parameter is None and tensor.grad is None:
-        return ()
+        return depends
     return (f"requires_grad {tensor._parameter}", "no gradient" if tensor.grad is None
-            else "a gradient")
+            else "a gradient", *depends)
 
 
 def is_record(value: Any) -> bool:

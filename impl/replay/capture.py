@@ -20,15 +20,15 @@ from impl.effects import (
 from impl.errors import VariableError, user_line
 from impl.following.pure import PLAIN
 from impl.following.reads import Reads, Reason
-from impl.gradient import expression_of
+from impl.gradient import below, expression_of, reached
 from impl.ir import Ops, UOp, toposort
-from impl.replay.arguments import Arguments, shown, take_apart
+from impl.replay.arguments import Arguments, form, shown, take_apart
 from impl.replay.history import SIZES, Expressions
 from impl.replay.recording import Captured, Recording
 from impl.replay.results import buffer_and_shape, mapped
 from impl.replay.states import Change, Owner, Source, own_memory
 from impl.tensor import Tensor
-from impl.tensor.parameters import parameters, realize_unasked
+from impl.tensor.parameters import is_held, parameters, realize_unasked
 from impl.tensor.random import generator
 
 
@@ -82,9 +82,21 @@ class Capture:
         now, before = take_apart(given), self.arguments
         for path in {**before.signature, **now.signature}:
             if now.tensors.get(path) is not before.tensors.get(path) \
-                    or now.signature.get(path) != before.signature.get(path):
+                    or form(now.signature.get(path)) != form(before.signature.get(path)):
                 self.refuse(f"gives argument {shown(path)} something else, which a replay would "
                             "not do again", "return the new value, or .assign to the tensor")
+                return
+
+    def gradient(self, root: UOp, targets: Sequence[UOp]) -> None:
+        """Refuse a gradient whose way leads through what an argument or a tensor from outside was
+        computed from: in the next call that is another graph.
+        """
+        # r[impl replay.arguments.depending]
+        ends = {*self.arguments.leaves.values(), *(n for _, n in self.before)} - {*targets}
+        for leaf in reached(root, ends):
+            if leaf.late is not None and not {*targets}.isdisjoint(below([expression_of(leaf)])):
+                self.refuse("takes a gradient through what a tensor was computed from outside of "
+                            "the function", "take the gradient outside, or .detach() the tensor")
                 return
 
     def end(self) -> None:
@@ -109,7 +121,9 @@ class Capture:
         # What a transform has traced on is no value: closures of the graph may keep it alive.
         touched = [h for h in living() if isinstance(h, Tensor) and known.get(id(h)) is not h.uop
                    and (id(h) in known or id(h) in ours and not is_lost(h.uop))]
-        expressions = [(t, expression_of(t.uop)) for t in (*returned.values(), *touched)]
+        given = set(self.arguments.leaves.values())  # which a stand-in tells of what it stands for
+        expressions = [(t, t.uop if t.uop in given else expression_of(t.uop))
+                       for t in (*returned.values(), *touched)]
         realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
         gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
                      and id(h.grad) not in known and id(h.grad) in ours]
@@ -205,11 +219,14 @@ class Capture:
     def _sources(self, kept: set[Buffer]) -> dict[Buffer, Source]:
         """Every buffer that was read, or is among the `kept`, but was not made during the call."""
         owners: dict[Buffer, list[Owner]] = {}
+        depending: set[Buffer] = set()
         gradients: dict[Buffer, list[weakref.ref[Tensor]]] = {}
         for holder, node in self.before:
             if node.op is Ops.BUFFER and id(holder) not in self.aside:
                 owners.setdefault(node.arg[0], []).append(weakref.ref(holder))
                 gradients.setdefault(node.arg[0], []).extend(self.gradients.get(id(holder), []))
+                if is_held(node) and not holder._parameter:
+                    depending.add(node.arg[0])
         paths = {node.arg[0]: path for path, node in self.arguments.leaves.items()}
         made: set[Buffer] = set()
         found: dict[Buffer, Source] = {}
@@ -223,7 +240,7 @@ class Capture:
         for buffer in sorted(kept - made, key=lambda b: b.number):
             found.setdefault(buffer, Source(paths.get(buffer), owners.get(buffer, [])))
         for buffer, source in found.items():
-            source.gradients = gradients.get(buffer, [])
+            source.gradients, source.depends = gradients.get(buffer, []), buffer in depending
         return found
 
 

@@ -11,12 +11,12 @@ from impl.effects import Buffer
 from impl.following.reads import Reads, Test
 from impl.ir import Ops
 from impl.realize import Mode
-from impl.replay.arguments import Arguments
+from impl.replay.arguments import Arguments, form
 from impl.replay.history import Expressions, Stood
 from impl.replay.states import States
 from impl.symbolic import identical
 from impl.tensor import Tensor
-from impl.tensor.parameters import dependent_bits
+from impl.tensor.parameters import dependent_bits, needs_gradient
 
 #: The buffers that the kernels read of the arguments, whether an argument may depend on a
 #: parameter, and what stands in the places of expressions.
@@ -56,6 +56,9 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
             return None
         else:
             _add_tensor(test, name, tensor)
+            described = arguments.signature[path]  # r[impl replay.arguments.depending]
+            test.add(f"n{name}.reads & {{}}[0] and {{}}(n{name})" if form(described) is described
+                     else f"not {{1}}(n{name})", dependent_bits, needs_gradient)
             buffers.append(name)
     for place, name in enumerate(buffers):  # r[impl replay.arguments.form]
         for other in buffers[:place]:
@@ -80,8 +83,6 @@ def _standing(test: Test, history: Expressions, paths: Sequence[str], names: Seq
         kept = [f"n{name}, 0, (), " if lasts else seen
                 for name, seen, lasts in zip(told, weak, history.lasting[0], strict=True)]
         return f"1, ({''.join(kept)})"
-    for name in told:  # what depends on a parameter is held, and looked at in full
-        test.add(f"n{name}.late is not None and n{name}.late[1]")
     bits = " | ".join(f"n{name}.reads" for name in told) or "0"
     return f"({bits}) & {test.name(dependent_bits)}[0], ({''.join(weak)})"
 

@@ -27,6 +27,7 @@ from impl.tensor.parameters import (
     is_held,
     needs_gradient,
     note_dependent,
+    ways,
 )
 from impl.tensor.random import generator
 
@@ -45,15 +46,16 @@ class Expression:
 
     The `places` of a call are shared by its results: the bit of each, the place, the list in which
     what stands there is found, and the number in it. `form` is a leaf of the result's shape; `lost`
-    says why the graph cannot be told again, if it cannot.
+    says why the graph cannot be told again, if it cannot. `depends`: whether the result depends on
+    a parameter.
     """
 
-    __slots__ = ("name", "root", "form", "used", "places", "lost")
+    __slots__ = ("name", "root", "form", "used", "places", "lost", "depends")
 
     def __init__(self, name: str, root: UOp, form: UOp, used: int,
-                 places: Sequence[tuple[int, UOp, int, int]], lost: str) -> None:
+                 places: Sequence[tuple[int, UOp, int, int]], lost: str, depends: bool) -> None:
         self.name, self.root, self.form, self.used = name, root, form, used
-        self.places, self.lost = places, lost
+        self.places, self.lost, self.depends = places, lost, depends
 
     def __call__(self, *standing: Stood) -> UOp:
         """The expression of one call, given what stood in the places."""
@@ -78,7 +80,7 @@ class Expression:
         known = self.root if anew else shown_value(self.root)
         if leaf.late is not None and known.op is Ops.BUFFER:
             return
-        note_late(leaf, (self, held, *parts))
+        note_late(leaf, (self, self.depends, *parts))
         leaf.arg[0].told = leaf.arg[1]
         if dependent:
             note_dependent(leaf)
@@ -137,19 +139,24 @@ class Expressions:
         order = below(roots.values(), ends=self.before)
         inputs = _Inputs(order, self.before)
         slopes = inputs.those(lambda node: node.dtype.kind == "f")
-        own = slopes & inputs.those(lambda node: node in self.own or is_held(node))
+        own = set(inputs.in_set(slopes & inputs.those(
+            lambda node: node in self.own or is_held(node))))
+        for node in order:
+            if not own.isdisjoint(ways(node)):
+                own.add(node)
         found = inputs.those(lambda node: node in self.given or node.op is Ops.BIND
                              or node.arg[0] in sources)
         written = inputs.those(lambda node: node.op is Ops.BUFFER
                                and bool(sources.get(node.arg[0])))
         leads = leading_to(order, set(inputs.in_set(slopes)))
         reasons, used = self._lost(order, leads, sources, made), dict[int, tuple[int, str]]()
+        leads |= own
         for key, root in roots.items():
             needed = inputs.below[root]
-            if root.dtype.kind == "f" and root in leads and (key in told or needed & own):
+            if root.dtype.kind == "f" and root in leads and (key in told or root in own):
                 why = lost or ("" if key in told else _INNER) or reasons.get(root, "")
                 used[key] = needed & found & (slopes if why else -1), why
-                self.dependent = self.dependent or bool(needed & own)
+                self.dependent = self.dependent or root in own
         every = functools.reduce(operator.or_, [bits for bits, _ in used.values()], 0)
         lasting = functools.reduce(operator.or_, [bits for bits, why in used.values()
                                                   if not (why or bits & written)], 0)
@@ -165,7 +172,7 @@ class Expressions:
             device = next(inputs.in_set(inputs.below[root] & slopes)).arg[0].device
             form = Buffer(device, root.dtype, 0).leaf(root.shape or ())
             self.expressions[key] = Expression(self.name, graphs.get(key, form), form, bits,
-                                               standing, why)
+                                               standing, why, root in own)
 
     def _place(self, node: UOp, lasts: bool) -> tuple[UOp, int, int]:
         """The place of what a call brings, in which list it is found, and where in that."""

@@ -218,7 +218,8 @@ class Recording:
         if self.only == 0 and len(outputs) == 1:  # most often
             leaf = outputs[0].leaf(result.shape)
             if result.expression is not None:  # as Expression.note does
-                note_late(leaf, (result.expression, self.history.dependent, standing, self.outside))
+                told = result.expression, result.expression.depends, standing, self.outside
+                note_late(leaf, told)
                 outputs[0].told = 0
                 if dependent:
                     note_dependent(leaf)

@@ -91,7 +91,9 @@ class Settled(realize.LaunchedCall):
         states, tensors = recording.states, [holder() for holder in holders]
         self.recording, self.holders, self.begun = recording, holders, False
         self.tensors, self.standing = list[Any](), _NOTHING  # of the call that is under way
-        self.buffers = [tensor.uop.arg[0] for tensor in tensors if tensor is not None]
+        leaves = [tensor.uop for tensor in tensors if tensor is not None]
+        self.buffers = [leaf.arg[0] for leaf in leaves]
+        self.depending = [*map(is_held, leaves)]  # r[impl replay.arguments.depending]
         self.gains = [states.sources[buffer].written for buffer in states.written]
         self.written = self.buffers[:len(self.gains)]
         self.alone, self.one = [_ALONE] * len(self.gains), [1] * len(self.gains)
@@ -130,8 +132,7 @@ class Settled(realize.LaunchedCall):
             self.tensors = [holder() for holder in self.holders]
             leaves, buffers = [tensor.uop for tensor in self.tensors], self.buffers
             found = [leaf.arg for leaf in leaves]
-            if dependent_bits[0] and not self.recording.history.dependent and any(
-                    map(is_held, leaves)):
+            if dependent_bits[0] and [*map(is_held, leaves)] != self.depending:
                 return False
             if lent and any(is_seen(buffer.memory) for buffer in self.written):
                 return False  # r[impl device.lent.kept]
@@ -174,12 +175,12 @@ class Settled(realize.LaunchedCall):
         for buffer, gain in zip(self.written, self.gains, strict=True):
             buffer.version += gain
             buffer.leaves = buffer.nodes = ()  # nobody has the one that there was
-        bits, told = 0, (standing.held, *standing.parts)
+        bits, told = 0, standing.parts
         for place, output, shape, gradient, expression in self.changes:
             buffer = buffers[place] if output < 0 else filled[output]
             leaf = leaf_node(buffer.dtype, (buffer, buffer.version, shape))
             if expression is not None:  # as Expression.note does
-                note_late(leaf, (expression, *told))
+                note_late(leaf, (expression, expression.depends, *told))
                 buffer.told = buffer.version
                 bits |= buffer.bit
             if gradient:

@@ -11,11 +11,13 @@ from typing import Any
 
 from impl.effects import Buffer, leaf_of
 from impl.following.reads import Reads
+from impl.gradient import expression_of
+from impl.ir import note_late
 from impl.replay.arguments import Arguments, take_apart
 from impl.replay.results import mapped
 from impl.replay.states import copied
 from impl.tensor import Tensor
-from impl.tensor.parameters import realize_unasked
+from impl.tensor.parameters import note_dependent, realize_unasked
 
 #: Arguments in which a function can put nothing.
 _WHOLE = ("Tensor", "Variable", "int", "bool", "float", "str", "bytes", "NoneType", "complex",
@@ -119,5 +121,9 @@ def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
         stand_in.grad = tensor.grad
         if tensor._parameter is not None:  # r[impl replay.arguments.form]: also if it is not wanted
             stand_in.requires_grad = tensor._parameter
+        elif leaf.late is not None:  # r[impl replay.arguments.depending]
+            note_late(stand_in.uop, (expression_of, leaf.late[1], leaf))
+            if leaf.late[1]:
+                note_dependent(stand_in.uop)
         found.setdefault(id(tensor), stand_in)
     return found

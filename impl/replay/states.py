@@ -15,7 +15,7 @@ from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of
 from impl.replay.history import Expression
 from impl.tensor import Tensor
-from impl.tensor.parameters import realize_unasked
+from impl.tensor.parameters import dependent_bits, is_held, realize_unasked
 
 #: Whoever has a buffer: a tensor, while it lives.
 Owner = Callable[[], "Tensor | None"]
@@ -43,6 +43,7 @@ class Source:
     path: str | None
     owners: list[Owner]
     written: int = 0  # versions that it gains at each call
+    depends: bool = False  # whether it depended on a parameter
     gradients: list[weakref.ref[Tensor]] = field(default_factory=list)
 
 
@@ -111,6 +112,12 @@ class States:
                 raise ReplayError(self.name, f"a tensor that the function uses had "
                                   f"{size} elements of {buffer.dtype.name}, and has "
                                   f"{found.size} of {found.dtype.name} now", "call .reset()")
+            # r[impl replay.arguments.depending]
+            if dependent_bits[0] and any(is_held(owner.uop) is not source.depends
+                                         for owner in owners if not owner._parameter):
+                raise ReplayError(self.name, "a tensor that the function uses depends on a "
+                                  "parameter now, or did so when it was captured, and gradients "
+                                  "go other ways", "call .reset(), or detach it")
             return found
         if source.owners:
             raise ReplayError(self.name, "a tensor that the function used does not exist any more, "

@@ -67,6 +67,7 @@ class Autograd(Creation):
         root = expression_of(self.uop)
         if not all(target._parameter for target in targets):
             _refuse_lost(root, places)
+        self.runtime.differentiate(root, places)
         known = compute_gradient(root, self._seed(gradient), places)
         for target, place in zip(targets, places, strict=True):
             if place not in known and not target._parameter:

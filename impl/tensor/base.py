@@ -359,10 +359,11 @@ class TensorBase(metaclass=Named):
         dependent_bits[0] |= leaf.reads
         shown = nodes.shown_value(node)
         if leaf.op is Ops.BUFFER and leaf.late is None \
-                and in_memory(shown) is not (leaf if shown is not node else None) \
-                and (mode.keeping or needs_gradient(node)):
-            parts = node.op, node.dtype, node.src, node.arg, node.tag
-            note_late(leaf, (as_written, True, weakref.ref(leaf), *parts))
+                and in_memory(shown) is not (leaf if shown is not node else None):
+            needed = needs_gradient(node)
+            if needed or mode.keeping:
+                parts = node.op, node.dtype, node.src, node.arg, node.tag
+                note_late(leaf, (as_written, needed, weakref.ref(leaf), *parts))
 
     def _remember(self, always: bool = False) -> None:
         """Keep the expression, if its value may depend on a parameter."""

@@ -105,6 +105,15 @@ def is_held(leaf: UOp) -> bool:
     return leaf.late is not None and bool(leaf.late[1])
 
 
+def ways(node: UOp) -> tuple[UOp, ...]:
+    """The sources through which a value may depend on a parameter, as one says of a result that it
+    requires a gradient: also where the gradient is 0, but not through what is detached, or counts.
+    """
+    if node.dtype.kind != "f" or node.op is Ops.DETACH and node.tag is None:
+        return ()
+    return sources_of(node)
+
+
 def needs_gradient(node: UOp) -> bool:
     """Whether a value depends on a parameter: whether somebody may ask for a gradient through it.
 
@@ -117,7 +126,7 @@ def needs_gradient(node: UOp) -> bool:
             continue
         seen.add(each)
         if each.op is not Ops.BUFFER:
-            stack += () if each.op is Ops.DETACH and each.tag is None else sources_of(each)
+            stack += ways(each)
         elif each.arg[0] in _wanted or is_held(each):
             return True
         elif each.late is None:

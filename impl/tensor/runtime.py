@@ -57,6 +57,9 @@ class Runtime(Protocol):
     def look(self, tensor: Any, operation: str, remedy: str) -> None:
         """Say under DEBUG that an operation computes values; refuse it while one captures."""
 
+    def differentiate(self, root: UOp, targets: list[UOp]) -> None:
+        """Tell a capture under way that gradients are taken: of what, with respect to what."""
+
     def schedule(self, tensors: list[Any]) -> list[Any]:
         """The kernels that would run, in order."""
 

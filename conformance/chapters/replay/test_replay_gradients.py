@@ -12,7 +12,7 @@ import pytest
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, func, gradient
 from impl.errors import GraphError
-from impl.nn.optim import SGD
+from impl.nn.optim import SGD, Adam
 from impl.replay import history
 from impl.tensor.random import generator
 from impl.torch import no_grad
@@ -88,6 +88,90 @@ def test_a_gradient_goes_through_what_a_call_returned(body: Callable[..., Tensor
         for one, other in zip(mine, found, strict=True):
             np.testing.assert_array_equal(one.numpy(), other.numpy())
     assert step.replays >= 6
+
+
+@verifies("replay.arguments.depending")
+@pytest.mark.parametrize("late", [0, 4])
+@pytest.mark.parametrize("realized", [False, True])
+def test_a_gradient_inside_goes_through_what_an_argument_was_computed_from(
+        late: int, realized: bool) -> None:
+    """Also if the function was captured before with one that comes from nowhere."""
+    def slopes(capture: Callable[[Any], Any]) -> list[Any]:
+        p, q = Tensor([0.5, -0.5], requires_grad=True), Tensor([1.0, 2.0], requires_grad=True)
+        step, found = capture(lambda x: (p * x).sum().backward()), list[Any]()
+        for _ in range(late):
+            step(Tensor([3.0, 4.0]).realize())
+        for number in range(4):
+            q.grad, given = None, q * q if number < 2 else q * 3
+            step(given.realize() if realized else given)
+            assert q.grad is not None and p.grad is not None
+            found.append((q.grad.tolist(), p.grad.tolist()))
+            if not number:  # nothing from outside any more
+                step(given.detach().realize())
+        return found
+    assert slopes(TinyJit) == slopes(lambda function: function)
+
+
+@verifies("replay.arguments.depending")
+def test_a_gradient_inside_goes_through_what_a_state_was_computed_from() -> None:
+    def slopes(capture: Callable[[Any], Any]) -> list[Any]:
+        q, state = Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 4.0]).realize()
+
+        def body(x: Tensor) -> Tensor:
+            loss = (x * state * q).sum()
+            loss.backward()
+            return loss.detach()
+        step, found, x = capture(body), list[Any](), Tensor([1.0, -1.0]).realize()
+        for number in range(8):
+            q.grad = None
+            if number > 3:
+                state.assign(q * 2 if number % 2 else q * q).realize()
+            found += [step(x).tolist(), q.grad.tolist()]  # type: ignore[attr-defined]
+        return found
+    assert slopes(TinyJit) == slopes(lambda function: function)
+
+
+@verifies("replay.arguments.depending")
+@pytest.mark.parametrize("body", [
+    lambda x, p: x * p.detach(), lambda x, p: x + p, lambda x, p: (p > 0).float() * x,
+    lambda x, p: x[p.argsort()], lambda x, p: x * p.sign(), lambda x, p: x + p.floor(),
+    lambda x, p: (x.detach() * 2, x * 2), lambda x, p: (x * p).detach() + p.sum().detach(),
+    lambda x, p: x * 2 if x.requires_grad else x * 3])
+def test_what_requires_a_gradient(body: Any) -> None:
+    def seen(capture: Callable[[Any], Any]) -> list[Any]:
+        p, state = Tensor([3.0, -5.0], requires_grad=True), Tensor([1.0, 1.0]).realize()
+
+        def both(x: Tensor) -> Any:
+            found = body(x, p)
+            state.assign(found[0] if isinstance(found, tuple) else found)
+            return found
+        step, found = capture(both), list[Any]()
+        for number in range(9):
+            x = Tensor([1.0, 2.0])
+            results = step(x * p if number // 3 == 1 else x)
+            for each in results if isinstance(results, tuple) else (results,):
+                found += [each.requires_grad, each.tolist()]
+            found.append(state.requires_grad)
+        return found
+    assert seen(TinyJit) == seen(lambda function: function)
+
+
+@verifies("replay.arguments.depending")
+def test_what_others_compute_requires_no_gradient_for_that() -> None:
+    """What was pending when a capture began, and the memories of an optimiser."""
+    p, x = Tensor([0.5, -0.5], requires_grad=True), Tensor([1.0, 2.0]).realize()
+    pending, optimizer = x * 3, Adam([p], lr=0.1)
+
+    def body(x: Tensor) -> None:
+        optimizer.zero_grad()
+        (p * x).sum().backward()
+        optimizer.step()
+    step = TinyJit(body)
+    for _ in range(4):
+        step(x)
+    assert step.replays == 2 and not pending.requires_grad
+    assert [t.requires_grad for t in optimizer.state[p].values()] == [False] * len(
+        optimizer.state[p])
 
 
 @verifies("replay.gradient.eager")
