@@ -106,7 +106,7 @@ class WhatIsDetachedRequiresAGradient(Edit):
     description = "all that is computed by a parameter requires a gradient in a replay"
     file = "impl/replay/history.py"
     first = "test_what_requires_a_gradient"
-    old, new = "if not own.isdisjoint(ways(node)):", "if not own.isdisjoint(sources_of(node)):"
+    old, new = "own.isdisjoint(slope_sources(node))", "own.isdisjoint(sources_of(node))"
 
 
 class WhatIsComputedForOthersRequiresAGradient(Edit):

@@ -27,7 +27,7 @@ from impl.tensor.parameters import (
     is_held,
     needs_gradient,
     note_dependent,
-    ways,
+    slope_sources,
 )
 from impl.tensor.random import generator
 
@@ -142,7 +142,7 @@ class Expressions:
         own = set(inputs.in_set(slopes & inputs.those(
             lambda node: node in self.own or is_held(node))))
         for node in order:
-            if not own.isdisjoint(ways(node)):
+            if not own.isdisjoint(slope_sources(node)):
                 own.add(node)
         found = inputs.those(lambda node: node in self.given or node.op is Ops.BIND
                              or node.arg[0] in sources)

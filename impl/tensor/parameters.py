@@ -105,7 +105,7 @@ def is_held(leaf: UOp) -> bool:
     return leaf.late is not None and bool(leaf.late[1])
 
 
-def ways(node: UOp) -> tuple[UOp, ...]:
+def slope_sources(node: UOp) -> tuple[UOp, ...]:
     """The sources through which a value may depend on a parameter, as one says of a result that it
     requires a gradient: also where the gradient is 0, but not through what is detached, or counts.
     """
@@ -126,7 +126,7 @@ def needs_gradient(node: UOp) -> bool:
             continue
         seen.add(each)
         if each.op is not Ops.BUFFER:
-            stack += ways(each)
+            stack += slope_sources(each)
         elif each.arg[0] in _wanted or is_held(each):
             return True
         elif each.late is None:
