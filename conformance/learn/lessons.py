@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
+from conformance.learn.lesson_caching import CACHING
 from conformance.learn.lesson_collectives import COLLECTIVES
 from conformance.learn.lesson_fusion import FUSION
 from conformance.learn.lesson_gradient import GRADIENT
@@ -233,4 +234,4 @@ LESSONS = {
     "schedule": SCHEDULE, "ir": IR, "reference": REFERENCE, "rewrite": REWRITE,
     "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "render": RENDER,
     "fusion": FUSION, "ordering": ORDERING, "order": ORDER, "memory": MEMORY,
-    "kernel": KERNEL, "replay": REPLAY, "collectives": COLLECTIVES}
+    "caching": CACHING, "kernel": KERNEL, "replay": REPLAY, "collectives": COLLECTIVES}
