@@ -16,6 +16,7 @@ from _weakref import _remove_dead_weakref as _remove_dead  # type: ignore[attr-d
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum, auto
+from functools import cached_property
 from typing import Any, ClassVar
 
 from impl.dtypes import DType, Scalar, dtypes, wrap
@@ -25,7 +26,16 @@ Shape = tuple[int, ...]
 
 
 class _Kind(IntEnum):
-    """Some Pythons pickle a member as a call of `getattr`; a class and a number say as much."""
+    """Some Pythons pickle a member as a call of `getattr`; a class and a number say as much. The
+    names of keys are made of their texts, which are written once.
+    """
+
+    @cached_property
+    def _text(self) -> str:
+        return super().__repr__()
+
+    def __repr__(self) -> str:
+        return self._text
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return type(self), (int(self),)
@@ -126,7 +136,7 @@ class Ops(_Kind):
                          # arg = WrittenText
 
 
-_BUFFER, _AFTER, _CONST = Ops.BUFFER, Ops.AFTER, Ops.CONST
+_BUFFER, _AFTER, _BIND, _CONST = Ops.BUFFER, Ops.AFTER, Ops.BIND, Ops.CONST
 UNARY = frozenset(range(Ops.NEG, Ops.ADD))
 BINARY = frozenset(range(Ops.ADD, Ops.WHERE))
 COMPARISONS = frozenset((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE))
@@ -286,50 +296,6 @@ class UOp(_Draft):
     def __mod__(self, other: Any) -> Any:
         return UOp.arithmetic("%", self, other, False)
 
-    # A bound variable is a number like a size: it can be compared and converted.
-    number: ClassVar[Callable[[UOp], Any]]
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if other.__class__ is int and self.op is Ops.BIND:
-            return bool(UOp.number(self) == other)  # r[impl symbolic.bound.number]
-        return NotImplemented
-
-    __hash__ = object.__hash__
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(UOp.number(self) < other)
-
-    def __le__(self, other: Any) -> bool:
-        return bool(UOp.number(self) <= other)
-
-    def __gt__(self, other: Any) -> bool:
-        return bool(UOp.number(self) > other)
-
-    def __ge__(self, other: Any) -> bool:
-        return bool(UOp.number(self) >= other)
-
-    def __int__(self) -> int:
-        return int(UOp.number(self))
-
-    __index__ = __int__
-
-    def __float__(self) -> float:
-        return float(UOp.number(self))
-
-    def __truediv__(self, other: Any) -> Any:
-        return UOp.number(self) / other
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return other / float(UOp.number(self))
-
-    def __pow__(self, other: Any) -> Any:
-        return int(UOp.number(self)) ** other
-
-    def __rpow__(self, other: Any) -> Any:
-        return other ** int(UOp.number(self))
-
     def replace(self, **parts: Any) -> UOp:
         """The node with some of op, dtype, src, arg, tag replaced."""
         return UOp(parts.get("op", self.op), parts.get("dtype", self.dtype),
@@ -381,6 +347,55 @@ class UOp(_Draft):
         return f"UOp({self.op.name}, {self.dtype.name}, src=({sources}){detail}{shape})"
 
 
+class BoundVariable(UOp):
+    """A BIND: a number like a size, which can be compared and converted.
+
+    All other nodes equal themselves alone, so that nobody calls a function to compare two of them.
+    """
+
+    __slots__ = ()
+    number: ClassVar[Callable[[UOp], Any]]
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is int:
+            return bool(BoundVariable.number(self) == other)  # r[impl symbolic.bound.number]
+        return self is other or NotImplemented
+
+    __hash__ = object.__hash__
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(BoundVariable.number(self) < other)
+
+    def __le__(self, other: Any) -> bool:
+        return bool(BoundVariable.number(self) <= other)
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(BoundVariable.number(self) > other)
+
+    def __ge__(self, other: Any) -> bool:
+        return bool(BoundVariable.number(self) >= other)
+
+    def __int__(self) -> int:
+        return int(BoundVariable.number(self))
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(BoundVariable.number(self))
+
+    def __truediv__(self, other: Any) -> Any:
+        return BoundVariable.number(self) / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / float(BoundVariable.number(self))
+
+    def __pow__(self, other: Any) -> Any:
+        return int(BoundVariable.number(self)) ** other
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** int(BoundVariable.number(self))
+
+
 def in_memory(node: UOp) -> UOp | None:
     """The leaf that stands for a node's value, whatever its buffer holds by now; None if the value
     has to be computed. `effects.leaf_of` asks whether it is still there.
@@ -403,7 +418,7 @@ def unnamed(like: UOp, src: tuple[UOp, ...], arg: Any, shape: Shape | None,
     draft.op, draft.dtype, draft.src, draft.arg, draft.tag = like.op, like.dtype, src, arg, like.tag
     draft.origin, draft.realized, draft.bounds, draft.shape = like.origin, realized, None, shape
     draft.reads, draft.late = like.reads, None
-    draft.__class__ = UOp
+    draft.__class__ = like.__class__
     node: UOp = draft
     return node
 
@@ -453,7 +468,7 @@ def intern(key: tuple[Any, ...], arg: Any) -> UOp:
         for source in src:
             reads |= source.reads
         draft.reads = reads
-    draft.__class__ = UOp  # from now on nobody sets a part of it
+    draft.__class__ = BoundVariable if op is _BIND else UOp  # from now on nobody sets a part of it
     node: UOp = draft
     reference = _Reference(node, _forget)
     reference.key = key

@@ -146,20 +146,27 @@ def linearize(count: int, dependencies: Iterable[Dependency], uses: Uses,
 
 def least_peak(count: int, pairs: set[Pair], uses: Uses) -> list[int]:
     """The order of lowest peak memory of three."""
-    best, least = None, max((sum(uses.nbytes[s] for s in one) for one in uses.touched), default=0)
+    return _least_alive(count, pairs, uses)[1]
+
+
+def _least_alive(count: int, pairs: set[Pair], uses: Uses) -> tuple[list[int], list[int]]:
+    """The bytes that are alive at each position of that order, and the order."""
+    best, peak = None, 0
+    least = max([sum([uses.nbytes[s] for s in one]) for one in uses.touched], default=0)
     for order in _orders(count, pairs, uses):
-        peak = peak_bytes(order, uses)
-        if best is None or peak < best[0]:
-            best = peak, order
-        if peak == least:  # no order needs less than its neediest kernel
+        alive = alive_in(order, uses)
+        most = max(alive, default=0)
+        if best is None or most < peak:
+            best, peak = (alive, order), most
+        if most == least:  # no order needs less than its neediest kernel
             break
     assert best is not None
-    return best[1]
+    return best
 
 
 def _orders(count: int, pairs: set[Pair], uses: Uses) -> Iterator[list[int]]:
     # r[impl ordering.peak.not-worse]
-    if all(before < after for before, after in pairs):
+    if all([before < after for before, after in pairs]):
         yield list(range(count))
     yield _greedy_order(_Graph(count, pairs), uses)
     turned = [(after, before) for before, after in pairs]  # the same kernels, run backwards
@@ -255,8 +262,7 @@ class Peaks:
         users = Counter(itertools.chain.from_iterable(touched for _, touched in known))
         uses = Uses({n: size for n, size in self.nbytes.items() if users[n] > 1},
                     [touched for _, touched in known])
-        order = least_peak(len(groups), waits([sides for sides, _ in known]), uses)
-        alive = alive_in(order, uses)
+        alive, order = _least_alive(len(groups), waits([sides for sides, _ in known]), uses)
         most = max(alive, default=0)
         return most, order[alive.index(most)] if alive else 0
 

@@ -382,7 +382,7 @@ class RoomIsFoundTwice(Edit):
 class BoundVariablesAreNodes(ImplPatch):
     rule = "symbolic.bound.number"
     description = "a bound variable equals no number"
-    target = "impl.ir:UOp.__eq__"
+    target = "impl.ir:BoundVariable.__eq__"
 
     def replacement(self, original: Function) -> Function:
         return lambda node, other: node is other

@@ -296,8 +296,8 @@ class ViewsNeedNothing(Edit):
     rule = "tensor.assign.value+2"
     description = "a view is not computed before the tensor that it looks at is overwritten"
     file = "impl/effects/collecting.py"
-    old, new = "elif _reaches(value, written, reads) and", \
-        "elif value.op is not Ops.SHRINK and _reaches(value, written, reads) and"
+    old, new = "elif _reaches(value, written, reads, seen) and", \
+        "elif value.op is not Ops.SHRINK and _reaches(value, written, reads, seen) and"
 
 
 class BitsAreConverted(Edit):

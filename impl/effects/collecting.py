@@ -98,6 +98,7 @@ def _waiting(written: set[Buffer], effects: Effects) -> list[UOp]:
     hidden = any(r() is not None for b in written for r in b.nodes)
     roots = set(effects.roots)
     reads: dict[UOp, bool] = {}
+    seen: set[UOp] = set()
     found: dict[UOp, None] = {}
     for holder in living():
         value = holder.uop
@@ -107,16 +108,15 @@ def _waiting(written: set[Buffer], effects: Effects) -> list[UOp]:
         if leaf is not None:
             if leaf.arg[0] in written:
                 effects.held |= {leaf}  # r[impl effects.version.held]
-        elif _reaches(value, written, reads) and not is_lost(value):
+        elif _reaches(value, written, reads, seen) and not is_lost(value):
             found[value] = None
     return list(found)
 
 
-def _reaches(root: UOp, written: set[Buffer], reads: dict[UOp, bool]) -> bool:
+def _reaches(root: UOp, written: set[Buffer], reads: dict[UOp, bool], seen: set[UOp]) -> bool:
     """Whether the graph below reads one of the buffers; remembers the answer for every node."""
-    for node in toposort((root,), lambda u: u not in reads and is_pending(u)):
-        if node not in reads:
-            leaf = in_memory(node)
-            reads[node] = leaf.arg[0] in written if leaf is not None else \
-                node.op is not Ops.BIND and True in [reads[source] for source in node.src]
+    for node in toposort((root,), is_pending, seen):
+        leaf = in_memory(node)
+        reads[node] = leaf.arg[0] in written if leaf is not None else \
+            node.op is not Ops.BIND and True in [reads[source] for source in node.src]
     return reads[root]

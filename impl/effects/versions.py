@@ -106,7 +106,8 @@ def spoil(buffers: Iterable[Buffer]) -> None:
 
 def is_pending(node: UOp) -> bool:
     """Whether a walk goes on below this node: its value has to be computed."""
-    return node.op is not _BIND and in_memory(node) is None
+    op = node.op  # as in_memory: this is hot
+    return op is not _BIND and op is not _BUFFER and node.realized is None
 
 
 def is_lost(value: UOp) -> bool:

@@ -45,6 +45,10 @@ class Kernel:
         return self.task if isinstance(self.task, LoopTask) else None
 
 
+#: What has a name in a stage, and another one in the kernel.
+_NAMED = frozenset((Ops.RANGE, Ops.DEFINE_VAR, Ops.INDEX))
+
+
 class _KernelBuilder:
     """Renames loops and memory of all stages into the terms of their common kernel."""
 
@@ -95,7 +99,12 @@ class _KernelBuilder:
                 renamed[loop] = self._range(loop, RangeKind.BLOCK if ordered else RangeKind.LOOP)
         for node in stage.form.order:
             if node not in renamed:
-                renamed[node] = self._renamed(stage, node, renamed)
+                if node.op in _NAMED:
+                    renamed[node] = self._renamed(stage, node, renamed)
+                else:  # and no function for the most of them
+                    sources = tuple([renamed[source] for source in node.src])
+                    renamed[node] = node if sources == node.src else \
+                        UOp(node.op, node.dtype, sources, node.arg)
         value, dtype = renamed[stage.form.value], stage.form.value.dtype
         own = [renamed[loop] for loop in own]
         target = self._address(stage, stage.write, renamed, dtype)

@@ -153,16 +153,19 @@ class _Cutter:
             return "FUSE=0: every operation has a kernel of its own"
         if node.op in MOVEMENT:
             return None
-        repeated = any([p.repeated or p.part > _MOST_PADDED for p in places])
+        several = len(places) > 1
+        repeated = any([p.repeated or p.part > _MOST_PADDED for p in places]) if several else \
+            places[0].repeated or places[0].part > _MOST_PADDED
         if node.op in _REDUCTIONS:
             return self._reduction_reason(node, places, repeated)  # r[impl fusion.cut.once]
-        again = min(sum(place.part for place in places) - 1, 1)  # r[impl fusion.cut.again+2]
-        if len(places) > 1 and again * self.cost[node] > self.limits.recompute \
-                and not self._is_far(node, places):
-            return f"recompute too dear: {len(places)} users, {self.cost[node]} additions each"
-        if repeated and node.shape != () and self.cost[node] > self.limits.repeat:
-            return ("recompute too dear: repeated along an axis, "
-                    f"{self.cost[node]} additions each time")
+        cost = self.cost[node]
+        if several and cost > self.limits.recompute:
+            again = min(sum([place.part for place in places]) - 1, 1)
+            # r[impl fusion.cut.again+2]
+            if again * cost > self.limits.recompute and not self._is_far(node, places):
+                return f"recompute too dear: {len(places)} users, {cost} additions each"
+        if repeated and cost > self.limits.repeat and node.shape != ():
+            return f"recompute too dear: repeated along an axis, {cost} additions each time"
         if self.operations[places[0].stage] > self.limits.stage_operations:
             return f"length: the stage has {self.limits.stage_operations} operations already"
         return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from impl.dependencies import History
 from impl.fusion.limits import FusionLimits
-from impl.fusion.products import has_tile, is_product, is_window
+from impl.fusion.products import Products, has_tile
 from impl.ir import Ops, UOp
 from impl.placement import Placement
 from impl.places import Place
@@ -86,6 +86,7 @@ class _Grouper:
     def __init__(self, placement: Placement, limits: FusionLimits, fuse: bool) -> None:
         self.values, self.storage_of = placement.values, placement.storage
         self.limits, self.fuse = limits, fuse
+        self.products = Products(limits)
         self.groups: list[Group] = []
         self.past: History[tuple[Member, Access]] = History()
         self.blocked: list[Blocked] = []
@@ -149,7 +150,8 @@ class _Grouper:
         return self.storage_of[access.value]
 
     def _arguments(self, stage: Stage) -> set[int]:
-        return {self._storage(a) for a in (*stage.reads, *stage.writes)}
+        storage = self.storage_of
+        return {storage[a.value] for a in (*stage.reads, *stage.writes)}
 
     def _device(self, stage: Stage) -> Place:
         return self.values[self._storage(stage.write)].device
@@ -159,20 +161,22 @@ class _Grouper:
         return self.values[self._storage(access)].node.dtype.itemsize
 
     def _note(self, group: Group, member: Member) -> None:
-        reads = [(self._storage(access), (member, access)) for access in member.stage.reads]
-        writes = [(self._storage(access), (member, access)) for access in member.stage.writes]
+        storage = self.storage_of
+        reads = [(storage[access.value], (member, access)) for access in member.stage.reads]
+        writes = [(storage[access.value], (member, access)) for access in member.stage.writes]
         self.past.note(group.number, reads, writes)
 
     def _conflicts(self, stage: Stage, group: Group) -> Conflicts:
         """A kernel's accesses that the stage has to wait for, each with which of ours."""
-        write = stage.write
-        return self.past.with_kernel(group.number, [(self._storage(a), a) for a in stage.reads],
-                                     [(self._storage(write), write)])
+        storage, write = self.storage_of, stage.write
+        return self.past.with_kernel(group.number, [(storage[a.value], a) for a in stage.reads],
+                                     [(storage[write.value], write)])
 
     def _earliest(self, stage: Stage) -> int:
         """The latest kernel that the stage depends on: no earlier one can take it; -1 for none."""
-        return self.past.latest([self._storage(a) for a in stage.reads],
-                                [self._storage(stage.write)])
+        storage = self.storage_of
+        return self.past.latest([storage[a.value] for a in stage.reads],
+                                [storage[stage.write.value]])
 
     def _candidates(self, stage: Stage, earliest: int) -> list[Group]:
         """The kernel of the latest dependency, then later ones that read the same inputs, then
@@ -180,7 +184,8 @@ class _Grouper:
         """
         # r[impl fusion.group.acyclic]
         numbers = [earliest] if earliest >= 0 else []
-        numbers += [self.past.last_reader(self._storage(access)) for access in stage.reads]
+        storage = self.storage_of
+        numbers += [self.past.last_reader(storage[access.value]) for access in stage.reads]
         device = self._device(stage)
         if self.numbers or not stage.reads:
             alike = self.alike.get((device, *[extent(loop) for loop in stage.loops]))
@@ -272,9 +277,8 @@ class _Grouper:
         if len(kept) < len(group.sizes):
             prefixes += [(m.stage, [m.prefix[i] for i in kept]) for m in group.members]
         # r[impl fusion.stages.product]
-        if any(not has_tile(each, prefix) and (is_product(each, self.limits)
-                                               or is_window(each, self.limits))
-               for each, prefix in prefixes):
+        if any([each in self.products and not has_tile(each, prefix)
+                for each, prefix in prefixes]):
             return "product: it would have no tile among the other stages"
         return None
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from impl.fusion.limits import FusionLimits
 from impl.ir import UOp
-from impl.ranges import Stage
-from impl.ranges.stages import Pattern
+from impl.ranges import Form, Pattern, Stage
 from impl.symbolic import extent
 
 #: A sum of fewer products is soon done, and one kernel is started sooner than two.
@@ -19,27 +18,41 @@ _LEAST_SUM = 16
 _LEAST_WINDOW = 8
 
 
-def is_product(stage: Stage, limits: FusionLimits) -> bool:
-    """Whether a stage adds many products of two matrices: one has no columns, the other no rows."""
+class Products:
+    """Which stages are products, or sums over windows: asked of their forms, of each once."""
+
+    def __init__(self, limits: FusionLimits) -> None:
+        self.limits = limits
+        self.known: dict[Form, bool] = {}
+
+    def __contains__(self, stage: Stage) -> bool:
+        found = self.known.get(stage.form)
+        if found is None:
+            form = stage.form
+            found = self.known[form] = bool(form.reduced) and (
+                is_product(form, self.limits) or is_window(form, self.limits))
+        return found
+
+
+def is_product(form: Form, limits: FusionLimits) -> bool:
+    """Whether a nest adds many products of two matrices: one has no columns, the other no rows."""
     # r[impl fusion.split.product]
-    form = stage.form
     results = math.prod(extent(loop) for loop in form.loops)
     if not form.reduced or form.iterations <= max(limits.small_kernel, _LEAST_SUM * results):
         return False
     wide = {loop for loop in form.loops if extent(loop) > 1}
-    used = [{*pattern.ranges} for pattern in _read(stage)]
+    used = [{*pattern.ranges} for pattern in _read(form)]
     return any(wide & one - two and wide & two - one for one in used for two in used)
 
 
-def is_window(stage: Stage, limits: FusionLimits) -> bool:
-    """Whether a stage adds many products over a window that moves with a loop of its results."""
+def is_window(form: Form, limits: FusionLimits) -> bool:
+    """Whether a nest adds many products over a window that moves with a loop of its results."""
     # r[impl fusion.stages.product]
-    form = stage.form
     results = math.prod(extent(loop) for loop in form.loops)
     if form.iterations < max(limits.small_kernel, _LEAST_WINDOW * results):
         return False
     reduced, loops = {*form.reduced}, {*form.loops}
-    used = [{*pattern.ranges} for pattern in _read(stage)]
+    used = [{*pattern.ranges} for pattern in _read(form)]
     return len(used) > 1 and any(
         loops & ranges and reduced & ranges for _, pattern in form.reads
         for index in pattern.index if (ranges := {*index.toposort()}))
@@ -60,9 +73,9 @@ def has_tile(stage: Stage, prefix: Sequence[UOp]) -> bool:
     if not prefix or sum(extent(loop) > 1 for loop in stage.form.reduced) > 1:
         return False
     row, column = prefix[-1], own[-1]
-    first = [pattern for pattern in _read(stage)
+    first = [pattern for pattern in _read(stage.form)
              if row in pattern.ranges and column not in pattern.ranges]
-    second = [pattern for pattern in _read(stage)
+    second = [pattern for pattern in _read(stage.form)
               if column in pattern.ranges and row not in pattern.ranges]
     both = {loop for each in first for loop in each.ranges if loop not in stage.form.reduced}
     turned = wide[-1] is row and any(row in each.index[-1].toposort() for each in first) \
@@ -70,7 +83,7 @@ def has_tile(stage: Stage, prefix: Sequence[UOp]) -> bool:
     return bool(first and second) and not turned
 
 
-def _read(stage: Stage) -> list[Pattern]:
-    """How a stage walks over what it reads anew in a sum."""
-    reduced = {*stage.form.reduced}
-    return [pattern for _, pattern in stage.form.reads if reduced & {*pattern.ranges}]
+def _read(form: Form) -> list[Pattern]:
+    """How a nest walks over what it reads anew in a sum."""
+    reduced = {*form.reduced}
+    return [pattern for _, pattern in form.reads if not reduced.isdisjoint(pattern.ranges)]

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from impl.fusion.groups import Blocked, Group, Grouping, Member
 from impl.fusion.limits import FusionLimits
-from impl.fusion.products import is_product, is_window
+from impl.fusion.products import Products
 from impl.placement import Placement
 
 Peak = tuple[int, int]  # bytes, and the group that runs then
@@ -28,12 +28,13 @@ def split_products(groups: list[Group], blocked: list[Blocked], limits: FusionLi
 
     Nearly all work of such a kernel is the product, and in a tile it is many times faster.
     """
+    products = Products(limits)
     made: list[Group] = []
     said: list[Blocked] = []
     first: dict[int, int] = {}  # by the number of a group: that of its first part
     for group in groups:
         first[group.number] = len(made)
-        parts = _around_products(group, limits)
+        parts = _around_products(group, products)
         if len(parts) == 1 and group.number == len(made):
             made.append(group)
             continue
@@ -47,12 +48,14 @@ def split_products(groups: list[Group], blocked: list[Blocked], limits: FusionLi
 _PRODUCT = "product: its tile needs a kernel with one result"
 
 
-def _around_products(group: Group, limits: FusionLimits) -> list[list[Member]]:
+def _around_products(group: Group, products: Products) -> list[list[Member]]:
     """The members of a kernel in parts; all in one, if it is not a product that keeps it busy."""
     members = group.members
-    apart = [len(each.prefix) == len(each.stage.loops) and _is_large(each, limits)
+    if len(members) == 1:
+        return [members]
+    apart = [len(each.prefix) == len(each.stage.loops) and each.stage in products
              for each in members]
-    if len(members) == 1 or not any(apart):
+    if not any(apart):
         return [members]
     parts: list[list[Member]] = [[]]
     for number, each in enumerate(members):
@@ -60,10 +63,6 @@ def _around_products(group: Group, limits: FusionLimits) -> list[list[Member]]:
             parts.append([])
         parts[-1].append(each)
     return parts
-
-
-def _is_large(member: Member, limits: FusionLimits) -> bool:
-    return is_product(member.stage, limits) or is_window(member.stage, limits)
 
 
 def split_at_peak(groups: list[Group], blocked: list[Blocked], placement: Placement,

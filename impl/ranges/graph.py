@@ -213,14 +213,15 @@ class StageGraph:
         place: dict[UOp, int] = {}
         values: dict[int, int] = {}
         rows: list[Any] = []
-        stack = [(root, inside)]
+        stack, loaded = [root], self.loaded
         while stack:
-            node, forced = stack.pop()
+            node = stack.pop()
             if node in place:
                 rows.append(place[node])
                 continue
             place[node] = len(place)
-            stored = None if forced else self.read_from(node)
+            stored = None if inside and node is root else \
+                loaded[node] if node in loaded else self.read_from(node)
             if stored is not None:
                 rows.append((values.setdefault(stored[0], len(values)), stored[1], node.dtype))
             elif node.op is Ops.CONST:
@@ -229,7 +230,7 @@ class StageGraph:
                 rows.append((Ops.BIND, node.src[0]))
             else:
                 rows.append((node.op, node.dtype, node.arg, node.shape))
-                stack.extend((source, False) for source in node.src)
+                stack += node.src
         return tuple(rows), list(values)
 
     def _value_form(self, node: UOp, tracer: Tracer) -> Form:

@@ -68,6 +68,8 @@ def flatten(index: Index, shape: Shape) -> UOp:
         if position is not ZERO:
             weights.append((position, stride))
         stride *= size
+    if len(weights) == 1 and weights[0][0].op is Ops.RANGE and weights[0][1] == 1:
+        return weights[0][0]
     return symbolic.weighted_sum(weights)
 
 

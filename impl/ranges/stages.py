@@ -116,14 +116,13 @@ class Form:
 
     @cached_property
     def order(self) -> list[UOp]:
-        """The nodes of the value and of where it is stored, sources first; nothing of loops."""
+        """The nodes of the value and of where it is stored, sources first, without `loops`."""
         roots: tuple[UOp, ...] = (self.value, self.write.flat)
         more = self.in_order
         if more is not None:
             roots += (more.value, more.before.flat, more.before.valid, more.target.flat,
                       more.target.valid, more.key)
-        loops = set(self.loops)
-        return toposort(roots, lambda u: u not in loops)
+        return toposort(roots, seen=set(self.loops))
 
     @property
     def independent(self) -> list[UOp]:
@@ -172,7 +171,7 @@ class LoopTask:
 Task = Place | Transfer | LoopTask
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Stage:
     """One loop nest that stores one value: a form, and the values behind its slots."""
 
@@ -190,11 +189,15 @@ class Stage:
     writes: list[Access] = field(init=False)  # what it stores: one value, or what a kernel of
                                               # the user stores
 
-    def __post_init__(self) -> None:  # once: nothing changes a stage later
-        reads = [Access(self.slots[slot], pattern) for slot, pattern in self.form.reads]
-        more = self.given.more if self.given is not None else ()
-        object.__setattr__(self, "reads", reads)
-        object.__setattr__(self, "writes", [self.write, *(access for access, _ in more)])
+    def __init__(self, number: int, node: UOp, form: Form, slots: tuple[int, ...], write: Access,
+                 reason: str = "", task: Task | None = None, overwrites: int | None = None,
+                 whole: bool = True, given: OwnKernel | None = None) -> None:
+        # In one step: what is frozen gets its fields one by one otherwise, each by a call.
+        self.__dict__.update(
+            number=number, node=node, form=form, slots=slots, write=write, reason=reason,
+            task=task, overwrites=overwrites, whole=whole, given=given,
+            reads=[Access(slots[slot], pattern) for slot, pattern in form.reads],
+            writes=[write] if given is None else [write, *[access for access, _ in given.more]])
 
     def read(self, number: int) -> Access:
         """The read that is the argument of an INDEX."""

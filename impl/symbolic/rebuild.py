@@ -58,17 +58,20 @@ def assuming(node: UOp, condition: UOp) -> UOp:
 
     A padded tensor is read under a condition. Inside it a remainder can often be dropped.
     """
+    limits = [limit for limit in map(limit_of, conjuncts(condition))
+              if limit is not None and limit[0].op is not _MUL]
+    inside = set(toposort((node,)))
+    if not any(limited in inside or limited.op is _ADD
+               and not inside.isdisjoint(terms_of(limited)[0]) for limited, _, _ in limits):
+        return node  # nothing is said of what it is made of
     narrow: dict[UOp, UOp] = {}  # what is limited, and a variable with just its values
-    for part in conjuncts(condition):
-        limit = limit_of(part)
-        if limit is not None and limit[0].op is not _MUL:
-            limited, below, value = limit
-            low, high = bounds(narrow.get(limited, limited))
-            low, high = (max(low, value), high) if below else (low, min(high, value))
-            if low > high:
-                return node  # it holds nowhere
-            place = narrow[limited].arg[0] if limited in narrow else f"\0assumed {len(narrow)}"
-            narrow[limited] = UOp(_DEFINE_VAR, _index, (), (place, low, high))
+    for limited, below, value in limits:
+        low, high = bounds(narrow.get(limited, limited))
+        low, high = (max(low, value), high) if below else (low, min(high, value))
+        if low > high:
+            return node  # it holds nowhere
+        place = narrow[limited].arg[0] if limited in narrow else f"\0assumed {len(narrow)}"
+        narrow[limited] = UOp(_DEFINE_VAR, _index, (), (place, low, high))
     forth = _replacements(narrow)
     if not forth:
         return node

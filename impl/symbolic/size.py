@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 
 from impl.dtypes import dtypes
 from impl.errors import GraphError, VariableError
-from impl.ir import Ops, UOp, toposort
+from impl.ir import BoundVariable, Ops, UOp, toposort
 from impl.symbolic.arithmetic import add, floordiv, mod, mul, sub
 from impl.symbolic.bounds import bounds, const
 from impl.symbolic.comparison import equal, less_equal, less_than
@@ -353,7 +353,8 @@ def without_values(size: Size) -> int:
 
 def extent(loop: UOp) -> int:
     """How many iterations a loop has; an Extent if that is known at run time only."""
-    return extent_of(loop.src[0])
+    size = loop.src[0]
+    return int(size.arg) if size.op is _CONST else extent_of(size)
 
 
 def actual(size: int, values: Mapping[UOp, int]) -> int:
@@ -521,5 +522,5 @@ def _number(node: UOp) -> int:
     return as_size(node)
 
 
-UOp.number = staticmethod(_number)
+BoundVariable.number = staticmethod(_number)
 UOp.arithmetic = staticmethod(_on_variable)
