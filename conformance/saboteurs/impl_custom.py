@@ -24,8 +24,8 @@ class OneResultIsOrdered(Edit):
     rule = "custom.value.equal"
     description = "of the results of a kernel nobody waits for the second"
     file = "impl/ranges/stages.py"
-    old = "[self.write, *(access for access, _ in more)])"
-    new = "[self.write, *(access for access, _ in more[:0])])"
+    old = "[write, *[access for access, _ in given.more]])"
+    new = "[write, *[access for access, _ in given.more[:0]]])"
 
 
 class EachResultHasAKernel(Edit):
