@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from impl.dependencies import History
 from impl.fusion.limits import FusionLimits
-from impl.fusion.products import Products, has_tile
+from impl.fusion.products import Tiled, has_tile
 from impl.ir import Ops, UOp
 from impl.placement import Placement
 from impl.places import Place
@@ -86,7 +86,7 @@ class _Grouper:
     def __init__(self, placement: Placement, limits: FusionLimits, fuse: bool) -> None:
         self.values, self.storage_of = placement.values, placement.storage
         self.limits, self.fuse = limits, fuse
-        self.products = Products(limits)
+        self.tiled = Tiled(limits)
         self.groups: list[Group] = []
         self.past: History[tuple[Member, Access]] = History()
         self.blocked: list[Blocked] = []
@@ -277,7 +277,7 @@ class _Grouper:
         if len(kept) < len(group.sizes):
             prefixes += [(m.stage, [m.prefix[i] for i in kept]) for m in group.members]
         # r[impl fusion.stages.product]
-        if any([each in self.products and not has_tile(each, prefix)
+        if any([each in self.tiled and not has_tile(each, prefix)
                 for each, prefix in prefixes]):
             return "product: it would have no tile among the other stages"
         return None

@@ -18,7 +18,7 @@ _LEAST_SUM = 16
 _LEAST_WINDOW = 8
 
 
-class Products:
+class Tiled:
     """Which stages are products, or sums over windows: asked of their forms, of each once."""
 
     def __init__(self, limits: FusionLimits) -> None:

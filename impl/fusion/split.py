@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from impl.fusion.groups import Blocked, Group, Grouping, Member
 from impl.fusion.limits import FusionLimits
-from impl.fusion.products import Products
+from impl.fusion.products import Tiled
 from impl.placement import Placement
 
 Peak = tuple[int, int]  # bytes, and the group that runs then
@@ -28,13 +28,13 @@ def split_products(groups: list[Group], blocked: list[Blocked], limits: FusionLi
 
     Nearly all work of such a kernel is the product, and in a tile it is many times faster.
     """
-    products = Products(limits)
+    tiled = Tiled(limits)
     made: list[Group] = []
     said: list[Blocked] = []
     first: dict[int, int] = {}  # by the number of a group: that of its first part
     for group in groups:
         first[group.number] = len(made)
-        parts = _around_products(group, products)
+        parts = _around_products(group, tiled)
         if len(parts) == 1 and group.number == len(made):
             made.append(group)
             continue
@@ -48,12 +48,12 @@ def split_products(groups: list[Group], blocked: list[Blocked], limits: FusionLi
 _PRODUCT = "product: its tile needs a kernel with one result"
 
 
-def _around_products(group: Group, products: Products) -> list[list[Member]]:
+def _around_products(group: Group, tiled: Tiled) -> list[list[Member]]:
     """The members of a kernel in parts; all in one, if it is not a product that keeps it busy."""
     members = group.members
     if len(members) == 1:
         return [members]
-    apart = [len(each.prefix) == len(each.stage.loops) and each.stage in products
+    apart = [len(each.prefix) == len(each.stage.loops) and each.stage in tiled
              for each in members]
     if not any(apart):
         return [members]
