@@ -110,6 +110,22 @@ class SendsFewBytesByThemselves(Copied):
     new = "if self.noted:"
 
 
+class AddsInAPassOfItsOwn(Copied):
+    rule = "distributed.pair.combined"
+    description = "what two processes have is added before any kernel needs it"
+    file = "impl/multi/pieces.py"
+    old = "not mesh.is_of_processes or transfer.count != 2"
+    new = "not mesh.is_of_processes or transfer.count != 1"
+
+
+class PutsSumsOfProcessesIntoBuckets(Copied):
+    rule = "distributed.buckets.none"
+    description = "sums between processes are put together when they are planned"
+    file = "impl/distributed/device.py"
+    old = "    buckets = False  #"
+    new = "    #"
+
+
 class SendsBeforeItHasCome(Copied):
     rule = "distributed.value.equal"
     description = "a transfer is sent together with one whose result it sends"
@@ -120,10 +136,10 @@ class SendsBeforeItHasCome(Copied):
 
 
 class WaitsAtOnce(Copied):
-    rule = "ordering.waiting.late+2"
+    rule = "ordering.waiting.late+3"
     description = "what waits for a transfer between processes runs as soon as it may"
     file = "impl/schedule/passes.py"
-    old = "seconds[number] = _AWAITED"
+    old = "seconds[number] = AWAITED"
     new = "seconds[number] = 0.0"
 
 

@@ -15,7 +15,7 @@ class _Order(ImplPatch):
 
 
 class TransfersComeLate(ImplPatch):
-    rule = "ordering.transfers.early"
+    rule = "ordering.transfers.early+2"
     description = "a transfer waits until nothing else is left to compute"
     target = "impl.ordering:overlapped"
 

@@ -18,9 +18,10 @@ from impl.collectives import nccl
 from impl.collectives.device import Exchange
 from impl.cuda import CUDADevice
 from impl.device import DeviceBackend
-from impl.distributed.engine import NOTED, Ranks, said
+from impl.distributed.engine import Ranks, said
 from impl.distributed.monitor import ROLL
 from impl.errors import DistributedError
+from impl.multi import NOTED
 
 #: Bytes that tell a GPU from all others.
 _UUID = 16

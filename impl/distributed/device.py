@@ -19,7 +19,7 @@ from impl.device import Device, DeviceBackend, Memory
 from impl.distributed.cliques import RankClique, clique_of
 from impl.distributed.engine import Ranks, all_gather, group, said
 from impl.distributed.ranks import rank, ranks
-from impl.distributed.sums import Sums, SumsTogether, can_sum
+from impl.distributed.sums import Sums, SumsTogether, can_go_with_sums, can_sum
 from impl.dtypes import DType
 from impl.errors import ArgumentError, DistributedError
 from impl.multi import Mesh, Transfer
@@ -65,7 +65,7 @@ def _one_seed() -> None:
 class RankDevice(MeshDevice):
     """A mesh of which this process has the device with the number of its rank."""
 
-    buckets = False
+    buckets = False  # r[impl distributed.buckets.none]
 
     def _present(self) -> tuple[list[int], list[DeviceBackend]]:
         number = rank()
@@ -138,8 +138,7 @@ class RankDevice(MeshDevice):
             clique = self.called_by(transfer, dtype)
             if clique is not None:
                 cliques.setdefault(transfer.axis, (clique, []))[1].append(one)
-            elif transfer.kind == "all-reduce" and self.members[0].host_memory \
-                    and can_sum(transfer.op, dtype):
+            elif self.members[0].host_memory and can_go_with_sums(transfer, dtype):
                 sums.setdefault(transfer.axis, []).append(one)
             else:
                 work.append(partial(self.exchange, transfer, target, source, nbytes, dtype))

@@ -16,10 +16,11 @@ from impl.distributed.monitor import Waiting
 from impl.distributed.ranks import monitor, ranks
 from impl.dtypes import DType
 from impl.errors import DistributedError, user_line
-from impl.multi import Transfer
+from impl.multi import NOTED, Transfer
 
-#: Bytes of a note: which collective it is, as a digest, and its number; then what goes with it.
-_DIGEST, NOTED = 16, 240
+#: Bytes at the head of a note: which collective it is, as a digest, and its number. Behind it is
+#: what goes with it.
+_DIGEST = 16
 #: Bytes of what a process says of a collective, where they differ; of what `all_gather` is given.
 _TOLD, _SHARED = 512, 1000
 

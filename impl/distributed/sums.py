@@ -13,19 +13,23 @@ from typing import Any
 import numpy as np
 
 from impl.collectives.device import Exchange
-from impl.distributed.engine import NOTED, Ranks, said
+from impl.distributed.engine import Ranks, said
 from impl.dtypes import DType, dtypes
 from impl.ir import Ops
+from impl.multi import NOTED, Transfer
 
 #: Sums of fewer bytes go together: to put them in one place costs less than a call.
 LARGE = 1 << 16
 #: MPI's own names. Its maximum does not say what becomes of NaN.
 _SUMS = {Ops.ADD: "SUM", Ops.MUL: "PROD"}
 _COMBINE: dict[Any, np.ufunc] = {Ops.ADD: np.add, Ops.MUL: np.multiply}
+#: Of elements that are combined later only the bytes count.
+_BYTES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _TYPES = {dtypes.float32: np.float32, dtypes.float64: np.float64, dtypes.int32: np.int32,
           dtypes.int64: np.int64, dtypes.uint32: np.uint32, dtypes.uint64: np.uint64}
 
-#: What is summed and where the sum goes, both as bytes; how, and of which dtype.
+#: What is summed and where the sum goes, both as bytes; how, and of which dtype. Without a how the
+#: bytes of the other one of two processes go there.
 Sum = tuple[np.ndarray, np.ndarray, Any, DType]
 #: Something to do with arrays that were chosen before.
 Work = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -36,21 +40,29 @@ def can_sum(op: Ops | None, dtype: DType) -> bool:
     return op in _SUMS and dtype in _TYPES
 
 
+def can_go_with_sums(transfer: Transfer, dtype: DType) -> bool:
+    """Whether a transfer is a sum of MPI's, or an exchange of two processes."""
+    if transfer.kind == "permute":
+        return transfer.count == 2 and transfer.shift % 2 == 1
+    return transfer.kind == "all-reduce" and can_sum(transfer.op, dtype)
+
+
 class SumsTogether:
-    """Several sums after one note; with the note, if they find room in it.
+    """Several sums and exchanges after one note; with the note, if they find room in it.
 
     They can be sent again, as long as their memory stays.
     """
 
     def __init__(self, ranks: Ranks, given: Sequence[Exchange]) -> None:
-        alike: dict[tuple[Any, DType], list[Exchange]] = {}
+        alike: dict[tuple[str, Any, DType], list[Exchange]] = {}
         for one in given:
-            alike.setdefault((one[0].op, one[3]), []).append(one)
+            alike.setdefault((one[0].kind, one[0].op, one[3]), []).append(one)
         self.ranks, self.note = ranks, "; ".join(
             said(those[0][0], dtype, *(nbytes for _, _, nbytes, _ in those))
-            for (_, dtype), those in alike.items())
+            for (_, _, dtype), those in alike.items())
         sums: list[Sum] = [(source.members[0].array[:nbytes], target.members[0].array[:nbytes],
-                            op, dtype) for (op, dtype), those in alike.items()
+                            op if kind == "all-reduce" else None, dtype)
+                           for (kind, op, dtype), those in alike.items()
                            for _, (source, target), nbytes, _ in those]
         self.noted = sum(mine.nbytes for mine, *_ in sums)
         self.sums: Sums | None = None
@@ -63,11 +75,14 @@ class SumsTogether:
         """Note where each has its bytes in the notes of all."""
         start = 0
         for mine, total, op, dtype in sums:
-            stop, kind = start + mine.nbytes, _TYPES[dtype]
+            stop = start + mine.nbytes
             self.before.append((np.copyto, (self.ranks.given[start:stop], mine)))
             # r[impl distributed.together.once+4]: each has the parts of all, in the same order
             pieces = self.ranks.found[:, start:stop]
-            if mine.nbytes:
+            if op is None:
+                self.after.append((np.copyto, (total, pieces[1 - self.ranks.place])))
+            elif mine.nbytes:
+                kind = _TYPES[dtype]
                 self.after.append((_combined, (pieces, kind, _COMBINE[op], total.view(kind))))
             start = stop
 
@@ -91,7 +106,7 @@ class Sums:
     """Sums of a group that all have come to: each is sent before the first is waited for.
 
     Small ones of a dtype are put in one place, and sent as one. Two processes send each other
-    theirs, and each combines them.
+    theirs, and each combines them: here, or in the kernels that need them.
     """
 
     def __init__(self, ranks: Ranks, given: Sequence[Sum]) -> None:
@@ -102,11 +117,12 @@ class Sums:
         self.then = list[list[Work]]()
         alike: dict[tuple[Any, DType], list[tuple[np.ndarray, np.ndarray]]] = {}
         for mine, total, op, dtype in given:
-            ends = mine.view(_TYPES[dtype]), total.view(_TYPES[dtype])
+            kind = _BYTES[dtype.itemsize] if op is None else _TYPES[dtype]
+            ends = mine.view(kind), total.view(kind)
             if mine.nbytes < LARGE:
                 alike.setdefault((op, dtype), []).append(ends)
             else:
-                self._send(op, ends[0], ends[1], [(*ends, ends[1])])
+                self._send(op, ends[0], ends[1], [(*ends, ends[1])])  # straight to its place
         for (op, _), small in alike.items():
             self._pack(op, small)
         self.again: tuple[list[Any], list[Any]] | None = None  # messages that MPI knows already
@@ -126,8 +142,8 @@ class Sums:
     def _send(self, op: Any, given: np.ndarray, arrived: np.ndarray,
               parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
         """Send one message; each part of what arrives has its source, and the place of the sum."""
-        self.messages.append((given, arrived, _SUMS[op]))
-        if not self.is_pair:  # MPI has combined it
+        self.messages.append((given, arrived, _SUMS.get(op, "")))
+        if op is None or not self.is_pair:  # MPI has combined it, or a kernel will
             self.then.append([(np.copyto, (total, part)) for _, part, total in parts
                               if part is not total])
         # Both in one order, as which NaN it is depends on that.

@@ -23,9 +23,9 @@ from impl.multi.mesh import PLAIN_AXIS, Mesh, Sharding, Wish, meshes, piece, sha
 from impl.multi.pieces import Piece
 from impl.multi.program import divided, is_spread, sharding_of_node
 from impl.multi.rolls import rolled
-from impl.multi.transfers import LATENCY, PER_BYTE, PER_OPERATION, Transfer
+from impl.multi.transfers import LATENCY, NOTED, PER_BYTE, PER_OPERATION, Transfer
 
-__all__ = ["LATENCY", "PER_BYTE", "PER_OPERATION", "PLAIN_AXIS", "Buckets", "Coordinate",
+__all__ = ["LATENCY", "NOTED", "PER_BYTE", "PER_OPERATION", "PLAIN_AXIS", "Buckets", "Coordinate",
            "Divider", "LocalForm", "Mesh", "Piece", "Sharding", "Transfer", "Wish", "behind",
            "divided", "is_spread", "likeness", "meshes", "piece", "rolled", "sharding_of",
            "sharding_of_node"]

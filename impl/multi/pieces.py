@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import TypeAlias
 
@@ -16,9 +16,9 @@ from impl.gradient import nodes
 from impl.ir import ELEMENTWISE, Ops, Shape, UOp
 from impl.multi.coordinates import coordinate
 from impl.multi.mesh import Mesh, Sharding, piece
-from impl.multi.transfers import Axes, Due, Transfer, bytes_sent, passages
-from impl.places import copied_to
-from impl.symbolic import identical
+from impl.multi.transfers import NOTED, Axes, Due, Transfer, bytes_sent, passages
+from impl.places import copied_to, device_kind
+from impl.symbolic import identical, is_symbolic
 
 #: What a value was brought to: the node there, what that was brought to, and how often.
 Brought: TypeAlias = "dict[Axes, tuple[UOp, Brought, int]]"
@@ -118,7 +118,7 @@ def _sent(given: Piece, axes: Axes) -> UOp:
         if cut is not None:
             node = axis_in_pieces(node, cut, given.shape[cut], transfer.count, True)
             now[cut] = transfer.axis
-        node = copied_to(node, transfer)
+        node = _exchanged(node, transfer) or copied_to(node, transfer)
         if joined is not None:
             node = _joined(node, joined, given.shape[joined])
             now[joined] = None
@@ -126,6 +126,22 @@ def _sent(given: Piece, axes: Axes) -> UOp:
         if wanted is not None and now[axis] is None:
             node = _own(node, axis, given.shape[axis], wanted, mesh)
     return node
+
+
+def _exchanged(node: UOp, transfer: Transfer) -> UOp | None:
+    """What two processes make together of what each has, where the kernels that need it combine it:
+    so nothing but that passes over it. None where a collective does it.
+    """
+    # r[impl distributed.pair.combined]
+    shape, mesh = nodes.shape_of(node), transfer.mesh
+    if transfer.kind != "all-reduce" or not mesh.is_of_processes or transfer.count != 2 \
+            or transfer.op not in (Ops.ADD, Ops.MUL) or node.dtype.itemsize < 4 \
+            or device_kind(mesh.devices[0]) == "CUDA" or any(map(is_symbolic, shape)) \
+            or math.prod(shape) * node.dtype.itemsize <= NOTED:
+        return None
+    own = UOp(Ops.CONTIGUOUS, node.dtype, (node,))  # computed once, for both
+    other = copied_to(own, replace(transfer, kind="permute", shift=1))
+    return UOp(transfer.op, node.dtype, (own, other))
 
 
 def _instead(node: UOp, axes: Axes, wanted: Axes) -> str:

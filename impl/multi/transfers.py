@@ -18,6 +18,9 @@ from impl.places import Place
 #: link and a core in one machine take. What is planned or drawn unmeasured is counted with these.
 LATENCY, PER_BYTE, PER_OPERATION = 5e-6, 1e-10, 2e-10
 
+#: The most bytes that processes send along with a note of what they are about to do.
+NOTED = 240
+
 #: Which axis of a mesh cuts each axis of a value.
 Axes = tuple[str | None, ...]
 #: Along which axes of a mesh parts have to be combined, and how.
@@ -34,7 +37,8 @@ class Transfer:
         all-gather       s            -> (k, *s)       the pieces of all
         reduce-scatter   (k, *s)      -> s             piece j of all, combined, on device j
         all-to-all       (k, *s)      -> (k, *s)       piece j of device i becomes piece i of j
-        permute          s            -> s             that of device i on device i + `shift`
+        permute          s            -> s             that of device i on device i + `shift`,
+                                                       for kernels that combine it by `op`, if any
         broadcast        s            -> s             from a device to all of the mesh
         scatter          (n, *s)      -> s             piece i of a device to device i of n
         gather           s            -> (n, *s)       the pieces of all on one device
@@ -95,8 +99,9 @@ class Transfer:
         which = "one" if self.kind in ("select", "own") else "each"
         instead = f"; nothing would be sent if {self.instead}" if self.instead else ""
         several = f"; {len(nbytes)} values go together" if len(nbytes) > 1 else ""
+        why = _WHY["all-reduce" if self.op is not None and self.kind == "permute" else self.kind]
         return (f"{self}, {sum(map(self.sent, nbytes))} bytes {way} {which} device: "
-                f"{_WHY[self.kind]}{instead}{several}")
+                f"{why}{instead}{several}")
 
 
 _WHY = {

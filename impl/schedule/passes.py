@@ -35,7 +35,7 @@ from impl.fusion import (
 )
 from impl.memory.takeovers import Takeovers, Temporary, find_takeovers
 from impl.multi import LATENCY, PER_BYTE, Mesh
-from impl.ordering import Peaks, Uses, linearize, overlapped
+from impl.ordering import AWAITED, Peaks, Uses, linearize, overlapped
 from impl.placement import place_writes
 from impl.places import Place
 from impl.ranges import StageGraph
@@ -110,19 +110,19 @@ def put_in_order(draft: Draft) -> Draft:
     order = linearize(len(draft.groups), draft.waits, uses, seed)
     if "copy" in draft.lanes and seed is None:
         transfers = {number for number, lane in enumerate(draft.lanes) if lane == "copy"}
+        pairs, touched = {(d.before, d.after) for d in draft.waits}, list(draft.touched)
         seconds = [_seconds(*touched) for touched in draft.accesses]
         for number in transfers:
             mesh = draft.groups[number].device
-            if isinstance(mesh, Mesh) and mesh.is_of_processes:  # r[impl ordering.waiting.late+2]
-                seconds[number] = _AWAITED
-        order = overlapped(order, {(d.before, d.after) for d in draft.waits}, seconds, transfers,
-                           uses)
+            if isinstance(mesh, Mesh) and mesh.is_of_processes:  # r[impl ordering.waiting.late+3]
+                seconds[number] = AWAITED
+        for before, after in pairs:
+            if seconds[before] == AWAITED:  # until then what is sent has its memory anyhow
+                sent = {touch.storage for touch in draft.accesses[before][0]}
+                touched[after] = [storage for storage in touched[after] if storage not in sent]
+        order = overlapped(order, pairs, seconds, transfers, Uses(draft.crossing_bytes, touched))
     draft.order = order
     return draft
-
-
-#: Between processes nothing is sent before somebody waits for it: longer than all kernels.
-_AWAITED = 1e3
 
 
 def _seconds(reads: Sequence[Touch], writes: Sequence[Touch]) -> float:

@@ -222,7 +222,7 @@ def test_memory_of_a_transfer_is_its_own_until_it_is_waited_for() -> None:
     assert any(kernels[copy]["until"] > place[copy] for copy in copies)
 
 
-@verifies("ordering.transfers.early")
+@verifies("ordering.transfers.early+2")
 def test_a_transfer_starts_as_soon_as_its_source_is_there() -> None:
     chooser = random.Random(5)
     moved = 0

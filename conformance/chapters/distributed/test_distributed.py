@@ -240,6 +240,15 @@ for a, b in zip(one, several, strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 # All that is small, and one that is large; and nothing waits before it has to.
 assert made == [(0, 0)] * 2 + [(2, 1)] * 2, made
+# What is large each combines where it is needed.
+x = Tensor(np.ones((8, 3), np.float32)).shard(mesh, data=0).realize()
+w = Tensor(arrays[3]).shard(mesh).realize()
+step = w.assign(w.detach() - (x @ w).tanh().sum().gradient(w)[0])
+rows = Tensor.schedule_document(step)["kernels"]
+assert [row.get("transfer") for row in rows] == [
+    None, "permute over data, 72000 bytes from each device: each has a part of the result, and "
+    "all need it", None], rows
+assert len(rows[2]["reads"]) == 3, rows
 # Nor does what needs none of it run later than it may: a sum that another one waits for goes first.
 x = Tensor(np.arange(48, dtype=np.float32).reshape(8, 6)).shard(mesh, data=0).realize()
 w = Tensor(np.ones((6, 6), np.float32)).shard(mesh).realize()
@@ -263,7 +272,8 @@ assert x.sum().item() == 15
 
 @needs_mpi
 @verifies("distributed.together.once+4")
-@verifies("ordering.waiting.late+2")
+@verifies("distributed.pair.combined")
+@verifies("ordering.waiting.late+3")
 def test_gradients_are_sent_in_one_call(tmp_path: Path) -> None:
     started(2, TOGETHER, tmp_path)
 
@@ -298,6 +308,11 @@ try:
     raise SystemExit("wrong")
 except ShapeError as error:  # in each
     assert f"the piece of {mesh.devices[0]} has shape ({rows - 1}, 2)" in str(error), error
+# Each sum is a transfer of its own.
+xs = [Tensor(array).shard(mesh, data=0).realize() for array in arrays[:2]]
+rows = Tensor.schedule_document(*(x.sum(0) for x in xs))["kernels"]
+told = [row["transfer"].partition(" ")[2] for row in rows if "transfer" in row]
+assert len(told) == 2 and not any("together" in one for one in told), told
 from impl import realize
 for overlap in (0, 1):
     with Context(OVERLAP=overlap), realize.measured() as spans:
@@ -312,6 +327,7 @@ sys.stdout.write("right\\n")
 @verifies("collectives.span.named")
 @verifies("multi.local.whole")
 @verifies("distributed.value.equal")
+@verifies("distributed.buckets.none")
 @pytest.mark.parametrize("count", [2, 3])
 def test_sums_that_are_sent_again_are_those_of_the_new_values(count: int, tmp_path: Path) -> None:
     assert started(count, REPLAYED, tmp_path) == ["right"] * count
