@@ -19,7 +19,7 @@ from impl.steps.step import Step, StepError
 _DEAR = TRANSCENDENTAL | {Ops.POW, Ops.FLOORDIV, Ops.FLOORMOD}
 _DEAR_COUNT = 16
 #: A loop with fewer iterations is not made a vector.
-_LEAST_VECTOR = 4
+LEAST_VECTOR = 4
 
 
 def merge_loops(planner: Planner) -> None:
@@ -61,7 +61,7 @@ def merge_short(planner: Planner) -> None:
                 or any(node.op is Ops.REDUCE for node in store.toposort()):
             continue
         (outer, inner), grows = own[-2:], planner.growth[store.src[0].src[1]] or {}
-        if 1 < planner.extent(inner) < _LEAST_VECTOR and grows.get(inner) == 1 \
+        if 1 < planner.extent(inner) < LEAST_VECTOR and grows.get(inner) == 1 \
                 and grows.get(outer) == planner.extent(inner):
             before = set(planner.made)
             planner.take_if_legal(Merge(known.position[outer], known.position[inner]),
@@ -99,7 +99,7 @@ def vectorize(planner: Planner) -> None:
         planner.settle(amounts)
         known = planner.known
         loop = planner.numbered.get(number)
-        if loop is not None and amounts[number] >= _LEAST_VECTOR:
+        if loop is not None and amounts[number] >= LEAST_VECTOR:
             cheap = _cost(known, loop)
             large = _bytes(planner, stores) > planner.limits.third_cache
             before, rest = set(known.ranges), planner.extent(loop) % amounts[number]
@@ -125,7 +125,7 @@ def _along(planner: Planner, seen: set[int]) -> UOp | None:
         own = [loop for loop in store.src[2:] if loop.arg[1] not in LANES]
         for loop in (own or list(known.info.prefix))[-1:]:
             if loop.arg[0] in seen or loop.arg[0] in planner.made \
-                    or loop.arg[1] is RangeKind.BLOCK or planner.extent(loop) < _LEAST_VECTOR:
+                    or loop.arg[1] is RangeKind.BLOCK or planner.extent(loop) < LEAST_VECTOR:
                 continue
             if _is_plain(planner, loop):
                 return loop

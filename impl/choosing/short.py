@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from impl.choosing.plain import LEAST_VECTOR
 from impl.choosing.planner import Planner
 from impl.ir import Ops, RangeKind, UOp
 from impl.steps.loops import Own
@@ -17,8 +18,6 @@ from impl.steps.upcast import Abreast, Upcast
 
 #: With fewer vectors of rows than this the rows are left to the other rules.
 _LEAST_VECTORS = 4
-#: No shorter loop is made a vector.
-_LEAST_VECTOR = 4
 #: So much longer a loop of few rows may become.
 _MOST_PADDED = 1.6
 #: What is written out of a row, at most.
@@ -78,7 +77,7 @@ def _pays(planner: Planner, row: UOp, sizes: list[list[int]], width: int) -> boo
     """Whether few rows may be padded: no other loop can be a vector where stages hand on elements.
     """
     extent = planner.extent(row)
-    return not planner.may_own(row) and all(each[-1] < _LEAST_VECTOR for each in sizes if each) \
+    return not planner.may_own(row) and all(each[-1] < LEAST_VECTOR for each in sizes if each) \
         and -(-extent // width) * width <= _MOST_PADDED * extent
 
 
