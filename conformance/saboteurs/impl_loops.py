@@ -8,16 +8,16 @@ class RowsAreTheFirst(Edit):
     rule = "loops.value.equal+2"
     description = "each step reads the first row"
     file = "impl/realize/looping.py"
-    old = "source.part(row * nbytes, nbytes)"
-    new = "source.part(0 * nbytes, nbytes)"
+    old = "rows[slot] = _Places(source, order * nbytes, nbytes)"
+    new = "rows[slot] = _Places(source, order * 0, nbytes)"
 
 
 class ReversedLoopsGoForward(Edit):
     rule = "loops.value.equal+2"
     description = "a reversed scan begins with the first row"
     file = "impl/realize/looping.py"
-    old = "reversed(range(count)) if loop.reverse else range(count)"
-    new = "range(count) if loop.reverse else range(count)"
+    old = "order = np.arange(count)[::-1] if loop.reverse"
+    new = "order = np.arange(count)[::-1] if not count"
 
 
 class NumbersAreNobodys(Edit):
@@ -60,7 +60,7 @@ class BodiesKeepTemporaries(Edit):
     first = "test_a_body_keeps_no_memory"
     file = "impl/realize/looping.py"
     old = "for number in range(len(self.segments.places)):"
-    new = "for number in range(len(self.slots)):"
+    new = "for number in range(len(self.given)):"
 
 
 class BodiesAreCompiledOnTheWay(Edit):
@@ -134,3 +134,59 @@ class RepetitionsAreStored(Edit):
     file = "impl/transforms/control.py"
     old = "for node in map(_not_repeated, wanted):"
     new = "for node in wanted:"
+
+
+class NothingIsComputedBefore(Edit):
+    rule = "loops.invariant.once"
+    description = "what is the same in every iteration is computed in each"
+    file = "impl/realize/invariant.py"
+    old = "return node if made_of and"
+    new = "return node if not made_of and"
+
+
+class MatricesLieAsTheyDid(Edit):
+    rule = "loops.invariant.once"
+    description = "a matrix that rows are multiplied by is turned around in each iteration"
+    file = "impl/realize/invariant.py"
+    first = "test_a_matrix_lies_as_its_product_reads_it"
+    old, new = "or lies[-1] not in axes", "or lies[-1] in axes"
+
+
+class RowsAreTheSame(Edit):
+    rule = "loops.invariant.once"
+    description = "what is made of the row of a sequence is computed once"
+    file = "impl/realize/looping.py"
+    old = "changing = range(loop.carries + loop.sequences)"
+    new = "changing = range(loop.carries)"
+
+
+class WhatBeginsIsCopied(Edit):
+    rule = "loops.carry.stacked"
+    description = "what an iteration begins with is copied to where it is stacked"
+    file = "impl/realize/looping.py"
+    old = "and node.arg[0] < loop.carries and _nbytes(node):"
+    new = "and node.arg[0] < 0 and _nbytes(node):"
+
+
+class CarriesLieInTheirOwnRow(Edit):
+    rule = "loops.carry.stacked"
+    description = "a carry lies where the iteration has begun that has made it"
+    file = "impl/realize/looping.py"
+    old = "after = order + (-1 if self.loop.reverse else 1)"
+    new = "after = order + (-1 if self.loop.reverse else 0)"
+
+
+class IterationsAreCalls(Edit):
+    rule = "loops.iterations.call"
+    description = "each iteration is a call"
+    file = "impl/realize/looping.py"
+    old = "if most < 1 or not isinstance(table, Table):"
+    new = "if most > 0 or not isinstance(table, Table):"
+
+
+class CallsBeginAgain(Edit):
+    rule = "loops.iterations.call"
+    description = "the second call for a scan runs the iterations of the first"
+    file = "impl/realize/looping.py"
+    old = "along = ways[number][begin:begin + most]"
+    new = "along = ways[number][0:most]"

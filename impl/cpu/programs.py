@@ -137,9 +137,39 @@ class CPUTable(Table):
         super().set_value(launch, variable, value)
         self.arranged.values[self.arranged.first_value[launch] + variable] = value
 
+    def repeated(self, count: int) -> CPURepeated:
+        """The launches so many times, each time on other memories."""
+        return CPURepeated(self.launches, count)
+
     def replay(self) -> None:
         """Run all launches in order."""
         # r[impl cpu.table.call]
         failed = self.launch()
         if failed:
             check_launched(failed)
+
+
+class CPURepeated:
+    """The launches of a table several times in a row, which C runs in one call."""
+
+    def __init__(self, launches: Sequence[Launch], count: int) -> None:
+        arranged = self.arranged = Arranged([*launches] * count)
+        self.arguments = [program.arguments for program, _, _ in launches]
+        # A row of words for each time: of the arguments of all its launches.
+        self.rows = arranged.words[_WORDS * len(launches) * count:].reshape(count, -1)
+        begin = arranged.first[0]
+        self.first = [first - begin for first in arranged.first[:len(launches)]]
+
+    def set_addresses(self, launch: int, argument: int, addresses: np.ndarray | int) -> None:
+        """Where an argument lies in each of the times, or in all of them."""
+        if argument < self.arguments[launch]:
+            column = self.rows[:, self.first[launch] + argument]
+            if isinstance(addresses, np.ndarray):
+                column[:len(addresses)] = addresses
+            else:
+                column[:] = addresses
+
+    def run(self, times: int) -> None:
+        """Run the first so many times, in order. Nothing is counted."""
+        # r[impl cpu.table.call]
+        check_launched(launcher(self.arranged.address, len(self.first) * times)())

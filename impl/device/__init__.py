@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -239,22 +239,38 @@ class Table:
         self.replay()
         self.note()
 
-    def note(self) -> None:
-        """Count all launches, once."""
+    def repeated(self, count: int) -> Along | None:
+        """The launches so many times, each time on other memories; None where a backend has no
+        quicker way for that than to set them and run, time after time.
+        """
+        return None
+
+    def note(self, times: int = 1) -> None:
+        """Count all launches, so many times."""
         if self._cost is None:
             self._cost = [program.cost(values) for program, _, values in self.launches]
             self._total = Estimate(sum(c.operations for c in self._cost),
                                    sum(c.bytes for c in self._cost))
         counters, total = GlobalCounters, self._total
-        counters.kernels += len(self.launches)
-        counters.operations += total.operations
-        counters.bytes += total.bytes
+        counters.kernels += len(self.launches) * times
+        counters.operations += total.operations * times
+        counters.bytes += total.bytes * times
 
     def replay(self) -> None:
         """Run all launches in order; each backend may have a faster way."""
         for number, (program, memories, values) in enumerate(self.launches):
             self.begun = number
             program.run(memories, values)
+
+
+class Along(Protocol):
+    """The launches of a table, several times in a row."""
+
+    def set_addresses(self, launch: int, argument: int, addresses: np.ndarray | int) -> None:
+        """Where an argument lies in each of the times, or in all of them."""
+
+    def run(self, times: int) -> None:
+        """Run the first so many times, in order. Nothing is counted."""
 
 
 def kept_bytes(total: int) -> int:

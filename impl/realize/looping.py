@@ -4,22 +4,25 @@ Chapter: spec/loops.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from impl import settings
-from impl.device import Device, DeviceBackend, Memory
+from impl.device import Along, Device, DeviceBackend, Memory, Table
 from impl.dtypes import dtypes
 from impl.effects import Buffer
 from impl.errors import ArgumentError
-from impl.ir import Ops, UOp
+from impl.ir import Ops, UOp, toposort
 from impl.loops import LoopInfo
+from impl.loops import body as body_on
 from impl.multi import Mesh, Sharding
 from impl.places import Place, named
 from impl.ranges import LoopTask
 from impl.realize.environment import in_force
+from impl.realize.invariant import Parted, parted
 from impl.realize.launching import items_of
 from impl.realize.layout import CallLayout
 from impl.realize.planning import Request, bound, planned
@@ -32,14 +35,15 @@ class Body:
     It holds memory only between `begin` and `end`.
     """
 
-    def __init__(self, graph: UOp, place: Place) -> None:
+    def __init__(self, roots: Sequence[UOp], place: Place) -> None:
         self.place = place
-        params = [node for node in graph.toposort() if node.op is Ops.PARAM]
-        self.slots = [param.arg[0] for param in params]
+        params = [node for node in toposort(roots) if node.op is Ops.PARAM]
+        #: The bytes of what goes in, by slot.
+        self.given = {param.arg[0]: _nbytes(param) for param in params}
         inputs = [self._buffer(param) for param in params]
         leaves = {param: buffer.leaf(param.shape or ())
                   for param, buffer in zip(params, inputs, strict=True)}
-        roots, default = graph.substitute(leaves).src, in_force().default
+        roots, default = body_on(roots).substitute(leaves).src, in_force().default
         # Each root has memory of its own, also where two are one value, or it is what goes in.
         stored = [UOp(Ops.CONTIGUOUS, root.dtype, (named(root, place, default),), None, number)
                   for number, root in enumerate(roots)]
@@ -57,6 +61,8 @@ class Body:
         for item in items_of(run):
             layout.add(item)
         self.segments = layout.finished()
+        #: Its table, for so many iterations in a row, once it has been asked for.
+        self.along: tuple[int, Along] | None = None
         for buffer in changing:
             buffer.memory = None
         self.end()
@@ -80,10 +86,77 @@ class Body:
         for number in range(len(self.segments.places)):
             self.segments.forget(number)  # r[impl schedule.plan.slots]
 
-    def run(self, inputs: Sequence[Memory | None], results: Sequence[Memory]) -> None:
+    def run(self, inputs: Mapping[int, Memory | None] | Sequence[Memory | None],
+            results: Sequence[Memory]) -> None:
         """Run it: what goes in, by source, and where each root is stored."""
-        given = [inputs[slot] for slot in self.slots]
+        given = [inputs[slot] for slot in self.given]
         self.segments.run([each for each in given if each is not None] + list(results))
+
+
+    def run_along(self, rows: Mapping[int, _Places], carried: Mapping[int, _Places],
+                  results: Sequence[_Places]) -> bool:
+        """Run all iterations behind the first one, which has run; False if that is not quicker.
+
+        `carried` lies where the iteration before has left it. What else goes in lies where it lay.
+        """
+        # r[impl loops.iterations.call]
+        table = self.segments.segments[0] if len(self.segments.segments) == 1 else None
+        count = max((len(each.offsets) for each in results), default=0)
+        most = min(count - 1, _TOGETHER)
+        if most < 1 or not isinstance(table, Table):
+            return False
+        if self.along is None or self.along[0] < most:
+            if (made := table.repeated(most)) is None:
+                return False
+            self.along = most, made
+        most, together = self.along
+        ways = {number: each.addresses()[1:]
+                for number, each in enumerate(results, len(self.given))}
+        for number, slot in enumerate(self.given):
+            if slot in carried:
+                ways[number] = carried[slot].addresses()
+            elif slot in rows:
+                ways[number] = rows[slot].addresses()[1:]
+        for begin in range(0, count - 1, most):
+            for number, memory in enumerate(self.segments.placed):
+                for _, launch, argument in self.segments.places[number]:
+                    if number in ways:
+                        along = ways[number][begin:begin + most]
+                        together.set_addresses(launch, argument, along)
+                    elif begin == 0 and memory is not None:
+                        together.set_addresses(launch, argument, memory.address)
+            times = min(most, count - 1 - begin)
+            together.run(times)
+            table.note(times)
+        return True
+
+
+class _Places(NamedTuple):
+    """Where something lies in each iteration: parts of one memory; in the last one elsewhere, if
+    that is said.
+    """
+
+    memory: Memory
+    offsets: np.ndarray
+    nbytes: int
+    last: Memory | None = None
+
+    def at(self, turn: int) -> Memory:
+        """The memory in an iteration."""
+        if self.last is not None and turn == len(self.offsets) - 1:
+            return self.last
+        return self.memory.part(int(self.offsets[turn]), self.nbytes)
+
+    def addresses(self) -> np.ndarray:
+        """The addresses of all iterations."""
+        found = self.offsets + self.memory.address
+        if self.last is not None:
+            found[-1] = self.last.address
+        return found
+
+
+#: How many iterations are laid out to be run in one call, at most.
+_TOGETHER = 128
 
 
 def run_loop(task: LoopTask, memories: Sequence[Memory]) -> None:
@@ -93,17 +166,106 @@ def run_loop(task: LoopTask, memories: Sequence[Memory]) -> None:
     _Running(task.info, sources, target).run()
 
 
-def body_of(loop: LoopInfo, number: int, place: Place) -> Body:
+class Repeated:
+    """A body of a loop that is ready to run: what is the same in every iteration, and the rest.
+
+    `roots` are the results of an iteration. Of a scan some are what others are, and need no memory
+    of their own: `begins` has for a carry the root that is stacked from what iterations begin with,
+    and `ends` the one that is stacked from what they end with.
+    """
+
+    def __init__(self, loop: LoopInfo, number: int, place: Place) -> None:
+        graph, scan = loop.bodies[number], loop.kind == "scan"
+        self.begins: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+        if scan:
+            self._join(loop, Device[place].alignment)
+        apart = {*self.begins.values(), *self.ends}
+        self.roots = tuple(root for root in (_needed(loop) if scan else range(len(graph.src)))
+                           if root not in apart)
+        roots = [graph.src[root] for root in self.roots]
+        changing = range(loop.carries + loop.sequences)
+        parts = Parted((), (), roots) if loop.kind == "cond" else parted(roots, changing)
+        self.first = Body(parts.first, place) if parts.first else None
+        self.made = [_nbytes(root) for root in parts.first]
+        self.slots, self.rest = parts.slots, Body(parts.rest, place)
+        self.held: dict[int, Memory] = {}
+
+    def _join(self, loop: LoopInfo, alignment: int) -> None:
+        """Find the roots that are what iterations begin or end with."""
+        # r[impl loops.carry.stacked]
+        for root in loop.outputs:
+            if root < loop.carries or not _direct(alignment, *region(loop, root)):
+                continue
+            node = loop.roots[root]
+            if node.op is Ops.PARAM and node.arg[0] < loop.carries and _nbytes(node):
+                self.begins.setdefault(node.arg[0], root)
+        for root in loop.outputs:
+            if root >= loop.carries and _direct(alignment, *region(loop, root)):
+                carry = loop.roots.index(loop.roots[root])
+                if carry < loop.carries and carry not in self.begins:
+                    self.ends.setdefault(carry, root)
+
+    def begin(self, device: DeviceBackend, sources: Sequence[Memory | None]) -> None:
+        """Take memory for its temporaries, and compute what all iterations read."""
+        if self.first is not None:
+            made = [device.allocate(nbytes) for nbytes in self.made]
+            self.first.begin()
+            self.first.run(sources, made)
+            self.first.end()
+            self.held = dict(zip(self.slots, made, strict=True))
+        self.rest.begin()
+
+    def run(self, inputs: Sequence[Memory | None], results: Sequence[Memory]) -> None:
+        """Run one iteration: what goes in, by source, and where each of its roots is stored."""
+        self.rest.run({**dict(enumerate(inputs)), **self.held}, results)
+
+    def end(self) -> None:
+        """Let go of all memory."""
+        self.held = {}
+        for body in (self.first, self.rest):
+            if body is not None:
+                body.end()
+
+
+def _needed(loop: LoopInfo) -> list[int]:
+    """The roots of a scan that are asked for, and the carries that these are made of."""
+    needed, before = set(loop.outputs), -1
+    while len(needed) > before:
+        before = len(needed)
+        needed |= {node.arg[0] for node in toposort([loop.roots[root] for root in needed])
+                   if node.op is Ops.PARAM and node.arg[0] < loop.carries}
+    return sorted(needed)
+
+
+def region(loop: LoopInfo, root: int, row: int = 0) -> tuple[int, int]:
+    """Where an output, or a row of it, lies in a loop's value: first byte, and how many."""
+    nbytes = _nbytes(loop.roots[root])
+    start = loop.offsets[loop.outputs.index(root)] * loop.roots[root].dtype.itemsize
+    return start + row * nbytes, nbytes
+
+
+def _direct(alignment: int, start: int, nbytes: int) -> bool:
+    """Whether a kernel may work on these bytes as they lie."""
+    return start % alignment == 0 and nbytes % alignment == 0
+
+
+def _nbytes(node: UOp) -> int:
+    return math.prod(node.shape or ()) * node.dtype.itemsize
+
+
+def body_of(loop: LoopInfo, number: int, place: Place) -> Repeated:
     """A body on a device, or on a mesh; made at its first use under these settings."""
-    known, key = _bodies.setdefault(loop.bodies[number], {}), (place, settings.plan_text())
+    known = _bodies.setdefault(loop.bodies[number], {})
+    key = (loop.kind, loop.carries, loop.sequences, loop.outputs, place, settings.plan_text())
     found = known.get(key)
     if found is None:
-        found = known[key] = Body(loop.bodies[number], place)
+        found = known[key] = Repeated(loop, number, place)
     return found
 
 
 #: The bodies that are ready, each for as long as somebody has its graph: a LOOP, or a plan.
-_bodies: WeakKeyDictionary[UOp, dict[tuple[Place, str], Body]] = WeakKeyDictionary()
+_bodies: WeakKeyDictionary[UOp, dict[Hashable, Repeated]] = WeakKeyDictionary()
 
 
 def prepare_loop(loop: LoopInfo, place: Place) -> None:
@@ -122,8 +284,7 @@ class _Running:
     def __init__(self, loop: LoopInfo, sources: Sequence[Memory | None], target: Memory) -> None:
         self.loop, self.sources, self.target = loop, sources, target
         self.device: DeviceBackend = target.device
-        self.begun: list[Body] = []
-        self.item = loop.roots[loop.outputs[0]].dtype.itemsize
+        self.begun: list[Repeated] = []
 
     def run(self) -> None:
         """Run what the kind says."""
@@ -134,77 +295,95 @@ class _Running:
             for body in self.begun:
                 body.end()
 
-    def body(self, number: int) -> Body:
+    def body(self, number: int) -> Repeated:
         """A body, with memory for its temporaries."""
         place = self.device.mesh if hasattr(self.device, "mesh") else Place(self.device.name)
         body = body_of(self.loop, number, place)
         self.begun.append(body)
-        body.begin()
+        body.begin(self.device, self.sources)
         return body
 
-    def _region(self, root: int, row: int = 0) -> tuple[int, int]:
-        """Where an output, or a row of it, lies in the result: first byte, and how many."""
-        nbytes = math.prod(self.loop.roots[root].shape or ()) * self.item
-        start = self.loop.offsets[self.loop.outputs.index(root)] * self.item
-        return start + row * nbytes, nbytes
+    def _part(self, root: int, row: int = 0) -> Memory:
+        """The memory of an output, or of a row of it, in the result."""
+        return self.target.part(*region(self.loop, root, row))
 
     def _fresh(self, root: int) -> Memory:
-        node = self.loop.roots[root]
-        return self.device.allocate(math.prod(node.shape or ()) * node.dtype.itemsize or 1)
-
-    def _direct(self, start: int, nbytes: int) -> bool:
-        """Whether a kernel may work on these bytes as they lie."""
-        return start % self.device.alignment == 0 and nbytes % self.device.alignment == 0
+        return self.device.allocate(_nbytes(self.loop.roots[root]) or 1)
 
     def _copy_out(self, root: int, source: Memory, row: int = 0) -> None:
-        start, nbytes = self._region(root, row)
+        start, nbytes = region(self.loop, root, row)
         if nbytes:
             _copy(self.target.part(start, nbytes), source, nbytes)
 
     def _scan(self) -> None:
-        loop, body = self.loop, self.body(0)
-        carries, count = loop.carries, loop.count
-        rows = self._rows(body)
-        turns = [[self._fresh(root) for root in range(carries)] for _ in range(2)]
-        stacked = range(carries, len(loop.roots))
-        places = {root: None if root in loop.outputs and self._direct(*self._region(root))
-                  else self._fresh(root) for root in stacked}
-        inputs = list(self.sources)
-        for turn, row in enumerate(reversed(range(count)) if loop.reverse else range(count)):
-            for slot, (nbytes, own) in rows.items():
-                source = self.sources[slot]
-                assert source is not None
-                there = inputs[slot] = source.part(row * nbytes, nbytes)
-                if own is not None:
-                    _copy(own, there, nbytes)
-                    inputs[slot] = own
-            following = turns[turn % 2]
-            results = [*following, *(self.target.part(*self._region(root, row))
-                                     if (own := places[root]) is None else own for root in stacked)]
-            body.run(inputs, results)
-            for root in stacked:
-                own = places[root]
-                if own is not None and root in loop.outputs:
-                    self._copy_out(root, own, row)
-            inputs[:carries] = following
-        for root in range(carries):
-            if root in loop.outputs:
+        loop, repeated = self.loop, self.body(0)
+        carries, count, inputs = loop.carries, loop.count, list(self.sources)
+        order = np.arange(count)[::-1] if loop.reverse else np.arange(count)
+        rows, copies = self._rows(repeated, order)
+        own = {root: self._fresh(root) for root in repeated.roots if root >= carries
+               and not self._direct(root)}
+        results = [_Places(own[root], np.zeros(count, np.int64), own[root].nbytes)
+                   if root in own else self._results(root, repeated.begins.get(root), order)
+                   for root in repeated.roots]
+        place = {root: number for number, root in enumerate(repeated.roots)}
+        place.update({carry: place[root] for carry, root in repeated.ends.items()})
+        following = {carry: results[place[carry]] for carry in range(carries) if carry in place}
+        for carry, root in repeated.begins.items():
+            source = inputs[carry]
+            assert source is not None
+            self._copy_out(root, source, int(order[0]))
+        for turn, row in enumerate(order.tolist()):
+            if turn == 1 and not own and not copies \
+                    and repeated.rest.run_along(rows, following, results):
+                inputs[:carries] = [following[carry].at(count - 1) if carry in following else None
+                                    for carry in range(carries)]
+                break
+            for slot, each in rows.items():
+                there = inputs[slot] = each.at(turn)
+                if slot in copies:
+                    _copy(copies[slot], there, each.nbytes)
+                    inputs[slot] = copies[slot]
+            made = [each.at(turn) for each in results]
+            repeated.run(inputs, made)
+            for root, memory in own.items():
+                self._copy_out(root, memory, row)
+            for carry in following:
+                inputs[carry] = made[place[carry]]
+        for root in loop.outputs:
+            if root < carries:
                 source = inputs[root]
                 assert source is not None
                 self._copy_out(root, source)
 
-    def _rows(self, body: Body) -> dict[int, tuple[int, Memory | None]]:
-        """Of each sequence that the body reads: the bytes of a row, and memory for a row that does
-        not lie as a kernel needs it.
+    def _results(self, root: int, begins: int | None, order: np.ndarray) -> _Places:
+        """Where a root lies in each iteration: what is stacked, where it belongs. A carry lies
+        where that is stacked with which the next one begins, or in two places in turns.
         """
-        loop, found = self.loop, dict[int, tuple[int, Memory | None]]()
-        for node in loop.bodies[0].toposort():
-            if node.op is Ops.PARAM and 0 <= node.arg[0] - loop.carries < loop.sequences:
-                nbytes = math.prod(node.shape or ()) * node.dtype.itemsize
-                if self.sources[node.arg[0]] is not None:
-                    own = None if self._direct(0, nbytes) else self.device.allocate(nbytes or 1)
-                    found[node.arg[0]] = nbytes, own
-        return found
+        stacked = root if root >= self.loop.carries else begins
+        if stacked is not None:
+            start, nbytes = region(self.loop, stacked)
+            if begins is None:
+                return _Places(self.target, start + order * nbytes, nbytes)
+            after = order + (-1 if self.loop.reverse else 1)
+            return _Places(self.target, start + after * nbytes, nbytes, self._fresh(root))
+        nbytes = _nbytes(self.loop.roots[root])
+        apart = -(-nbytes // self.device.alignment) * self.device.alignment
+        return _Places(self.device.allocate(2 * apart or 1), np.arange(len(order)) % 2 * apart,
+                       nbytes)
+
+    def _rows(self, repeated: Repeated, order: np.ndarray) -> tuple[dict[int, _Places],
+                                                                    dict[int, Memory]]:
+        """Of each sequence that the body reads: where its rows lie, and memory for a row, if they
+        do not lie as a kernel needs them.
+        """
+        rows, copies = dict[int, _Places](), dict[int, Memory]()
+        for slot, nbytes in repeated.rest.given.items():
+            if 0 <= slot - self.loop.carries < self.loop.sequences \
+                    and (source := self.sources[slot]) is not None:
+                rows[slot] = _Places(source, order * nbytes, nbytes)
+                if not _direct(self.device.alignment, 0, nbytes):
+                    copies[slot] = self.device.allocate(nbytes or 1)
+        return rows, copies
 
     def _while(self) -> None:
         loop, asks, goes = self.loop, self.body(0), self.body(1)
@@ -222,7 +401,7 @@ class _Running:
             assert source is not None
             self._copy_out(root, source)
 
-    def _asked(self, body: Body, inputs: Sequence[Memory | None], flag: Memory) -> bool:
+    def _asked(self, body: Repeated, inputs: Sequence[Memory | None], flag: Memory) -> bool:
         body.run(inputs, [flag])
         return _truth(flag)
 
@@ -232,13 +411,16 @@ class _Running:
         body = self.body(0 if _truth(chosen) else 1)
         made = []
         for root in range(len(loop.roots)):
-            direct = root in loop.outputs and self._direct(*self._region(root))
-            made.append(self.target.part(*self._region(root)) if direct else self._fresh(root))
+            made.append(self._part(root) if self._direct(root) else self._fresh(root))
         body.run(self.sources, made)
         for root in loop.outputs:
-            if not self._direct(*self._region(root)):
+            if not self._direct(root):
                 self._copy_out(root, made[root])
 
+    def _direct(self, root: int) -> bool:
+        """Whether a kernel may store a root where it belongs."""
+        return root in self.loop.outputs \
+            and _direct(self.device.alignment, *region(self.loop, root))
 
     def _host(self) -> None:
         name, function, *settings = self.loop.call
@@ -252,7 +434,7 @@ class _Running:
                                 "and .lstsq() take any") from error
         for root in self.loop.outputs:
             array = np.asarray(found[root], self.loop.roots[root].dtype.numpy)
-            start, nbytes = self._region(root)
+            start, nbytes = region(self.loop, root)
             for target in self.target.members:
                 if nbytes:
                     target.device.copy_in(target.part(start, nbytes), array)

@@ -1,0 +1,159 @@
+"""What iterations do not do again. Chapter: spec/loops.md."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Context, GlobalCounters, Ops, Tensor, func
+from impl.cpu.programs import CPURepeated, CPUTable
+from impl.loops import param
+from impl.realize.invariant import parted
+
+NUMBERS = np.random.default_rng(0)
+ROW, ROWS = NUMBERS.standard_normal(16).astype(np.float32), \
+    NUMBERS.standard_normal((5, 16)).astype(np.float32)
+#: Where a body gets its carry, its row, and what is the same for all.
+CARRY, SEQUENCE, FIXED = range(3)
+
+
+def split(body: Callable[[Tensor, Tensor], Tensor], *shapes: tuple[int, ...],
+          dtype: Any = None) -> list[tuple[Ops, tuple[int, ...]]]:
+    """What is computed before a loop whose carry and constant have these shapes."""
+    like = [Tensor.empty(*shape, dtype=dtype or "float32") for shape in shapes]
+    carry, fixed = (each._wrap(param(slot, each.uop))
+                    for each, slot in zip(like, (CARRY, FIXED), strict=True))
+    parts = parted([body(carry, fixed).uop], range(FIXED))
+    assert len(parts.first) == len(parts.slots) and all(slot > FIXED for slot in parts.slots)
+    return [(node.op, node.shape or ()) for node in parts.first]
+
+
+@verifies("loops.invariant.once")
+def test_what_is_the_same_is_computed_once() -> None:
+    with Context(DEVICE="REFERENCE"):
+        weights, counts = Tensor(ROWS).realize(), []
+        for number in (1, 5):
+            xs = Tensor(ROWS[:number]).realize()
+            GlobalCounters.reset()
+            found = func.scan(lambda c, x: (c + x * weights.exp().sum(), None), Tensor(ROW),
+                              xs)[0].realize()
+            counts.append(GlobalCounters.operations)
+            np.testing.assert_allclose(
+                found.numpy(), ROW + ROWS[:number].sum(0) * np.exp(ROWS).sum(), 1e-4)
+        assert counts[1] - counts[0] < 4 * 40  # an addition and a product of 16 each
+
+
+@verifies("loops.invariant.once")
+def test_what_is_stored_takes_no_more_memory() -> None:
+    sums, changed = (Ops.REDUCE, (1,)), (Ops.MUL, (6,))
+    assert split(lambda c, w: c + w.sum(), (6,), (4, 5))[0][0] is sums[0]
+    assert split(lambda c, w: c + w * 2, (6,), (6,)) == [changed]
+    # Before it is repeated.
+    assert split(lambda c, w: c + (w * 2).reshape(1, 6).expand(3, 6), (3, 6), (6,)) == [changed]
+    # What is moved only, a pattern, a wider dtype, what is larger, and what changes.
+    assert not split(lambda c, w: c + w.reshape(2, 3), (2, 3), (6,))
+    assert not split(lambda c, w: c * (Tensor.arange(6) > 2), (6,), (6,))
+    assert not split(lambda c, w: c + w.float(), (6,), (6,), dtype="float16")
+    assert not split(lambda c, w: c + (w.reshape(6, 1) + w), (6, 6), (6,))
+    assert not split(lambda c, w: (c + w).sum() + c, (6,), (6,))
+
+
+@verifies("loops.invariant.once")
+def test_a_matrix_lies_as_its_product_reads_it() -> None:
+    def turned(*shapes: tuple[int, ...]) -> Any:
+        return split(lambda h, w: h.linear(w), *shapes)
+
+    assert turned((4, 5), (8, 5)) == [(Ops.PERMUTE, (1, 5, 8))]
+    assert split(lambda h, w: h @ w.T, (2, 3, 5), (8, 5))[0][1][-2:] == (5, 8)
+    # Few rows, few columns, and columns that lie side by side.
+    assert not turned((3, 5), (8, 5))
+    assert not turned((4, 5), (7, 5))
+    assert not split(lambda h, w: h @ w, (4, 5), (5, 8))
+    with Context(DEVICE="REFERENCE"):
+        w, h = NUMBERS.standard_normal((8, 8)), NUMBERS.standard_normal((4, 8))
+        weight, wanted = Tensor(w), h
+        for _ in range(3):
+            wanted = np.tanh(wanted @ w.T)
+        found = func.scan(lambda c, _: (c.linear(weight).tanh(), None), Tensor(h), length=3)[0]
+        np.testing.assert_allclose(found.numpy(), wanted, 1e-9)
+
+
+#: What is stacked, and how often an iteration stores a row for it and the carry.
+STACKED: list[tuple[Callable[[Any, Any], Any], int]] = [
+    (lambda before, after: before, 1),
+    (lambda before, after: after, 1),
+    (lambda before, after: (before, after), 2),
+    (lambda before, after: (after, before, before), 3),
+]
+
+
+@verifies("loops.carry.stacked")
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("stacked, stores", STACKED)
+def test_a_carry_lies_where_it_is_stacked(stacked: Callable[[Any, Any], Any], stores: int,
+                                          reverse: bool) -> None:
+    def step(carry: Tensor, row: Tensor) -> Any:
+        after = carry * 0.5 + row
+        return after, stacked(carry, after)
+
+    with Context(DEVICE="REFERENCE"):
+        first, rows = Tensor(ROW).realize(), Tensor(ROWS).realize()
+        last, ys = func.scan(step, first, rows, reverse=reverse)
+        found = ys if isinstance(ys, tuple) else (ys,)
+        whole = Tensor.cat(last, *(each.reshape(-1) for each in found)).contiguous()
+        GlobalCounters.reset()
+        whole.realize()
+        # Two rows are read, and what all iterations have stored is copied into one tensor.
+        assert GlobalCounters.bytes <= 64 * (5 * (2 + stores) + 2 * (1 + 5 * len(found)))
+        state, wanted = ROW, []
+        for row in ROWS[::-1] if reverse else ROWS:
+            before, state = state, state * np.float32(0.5) + row
+            wanted.append(stacked(before, state))
+        np.testing.assert_allclose(last.numpy(), state, 1e-6)
+        for number, each in enumerate(found):
+            rights = [y[number] if isinstance(y, tuple) else y for y in wanted]
+            np.testing.assert_allclose(each.numpy(), np.stack(rights[::-1] if reverse else rights),
+                                       1e-6)
+
+
+@verifies("loops.iterations.call")
+@pytest.mark.parametrize("count, calls", [(1, 0), (2, 1), (129, 1), (300, 3)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_iterations_are_one_call(count: int, calls: int, reverse: bool,
+                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    times: list[int] = []
+    original, alone = CPURepeated.run, CPUTable.replay
+    singles = 0
+
+    def counted(self: CPURepeated, number: int) -> None:
+        times.append(number)
+        original(self, number)
+
+    def one(self: CPUTable) -> None:
+        nonlocal singles
+        singles += 1
+        alone(self)
+
+    with Context(DEVICE="CPU"):
+        rows = NUMBERS.standard_normal((count, 16)).astype(np.float32)
+        first, xs, half = Tensor(ROW).realize(), Tensor(rows).realize(), Tensor([0.5]).realize()
+        (last, other), (before, ys) = func.scan(
+            lambda c, x: ((c[0] * half + x, c[1] + c[0]), (c[0], c[1] * 2)),
+            (first, first), xs, reverse=reverse)
+        wanted = Tensor.cat(last.reshape(1, 16), other.reshape(1, 16), before, ys)
+        monkeypatch.setattr(CPURepeated, "run", counted)
+        monkeypatch.setattr(CPUTable, "replay", one)
+        found = wanted.numpy()
+    assert len(times) == calls and sum(times) == count - 1 and singles <= 2
+    assert all(number == 128 for number in times[:-1])
+    one_, two, begun, doubled = ROW, ROW, [], []
+    for row in rows[::-1] if reverse else rows:
+        begun.append(one_)
+        doubled.append(two * 2)
+        one_, two = one_ * np.float32(0.5) + row, two + one_
+    if reverse:
+        begun, doubled = begun[::-1], doubled[::-1]
+    np.testing.assert_allclose(found, np.stack([one_, two, *begun, *doubled]), 1e-4, 1e-4)
