@@ -195,13 +195,13 @@ class Repeated:
         """Find the roots that are what iterations begin or end with."""
         # r[impl loops.carry.stacked]
         for root in loop.outputs:
-            if root < loop.carries or not _direct(alignment, *region(loop, root)):
+            if root < loop.carries or not _direct(alignment, *_region(loop, root)):
                 continue
             node = loop.roots[root]
             if node.op is Ops.PARAM and node.arg[0] < loop.carries and _nbytes(node):
                 self.begins.setdefault(node.arg[0], root)
         for root in loop.outputs:
-            if root >= loop.carries and _direct(alignment, *region(loop, root)):
+            if root >= loop.carries and _direct(alignment, *_region(loop, root)):
                 carry = loop.roots.index(loop.roots[root])
                 if carry < loop.carries and carry not in self.begins:
                     self.ends.setdefault(carry, root)
@@ -238,7 +238,7 @@ def _needed(loop: LoopInfo) -> list[int]:
     return sorted(needed)
 
 
-def region(loop: LoopInfo, root: int, row: int = 0) -> tuple[int, int]:
+def _region(loop: LoopInfo, root: int, row: int = 0) -> tuple[int, int]:
     """Where an output, or a row of it, lies in a loop's value: first byte, and how many."""
     nbytes = _nbytes(loop.roots[root])
     start = loop.offsets[loop.outputs.index(root)] * loop.roots[root].dtype.itemsize
@@ -305,13 +305,13 @@ class _Running:
 
     def _part(self, root: int, row: int = 0) -> Memory:
         """The memory of an output, or of a row of it, in the result."""
-        return self.target.part(*region(self.loop, root, row))
+        return self.target.part(*_region(self.loop, root, row))
 
     def _fresh(self, root: int) -> Memory:
         return self.device.allocate(_nbytes(self.loop.roots[root]) or 1)
 
     def _copy_out(self, root: int, source: Memory, row: int = 0) -> None:
-        start, nbytes = region(self.loop, root, row)
+        start, nbytes = _region(self.loop, root, row)
         if nbytes:
             _copy(self.target.part(start, nbytes), source, nbytes)
 
@@ -361,7 +361,7 @@ class _Running:
         """
         stacked = root if root >= self.loop.carries else begins
         if stacked is not None:
-            start, nbytes = region(self.loop, stacked)
+            start, nbytes = _region(self.loop, stacked)
             if begins is None:
                 return _Places(self.target, start + order * nbytes, nbytes)
             after = order + (-1 if self.loop.reverse else 1)
@@ -420,7 +420,7 @@ class _Running:
     def _direct(self, root: int) -> bool:
         """Whether a kernel may store a root where it belongs."""
         return root in self.loop.outputs \
-            and _direct(self.device.alignment, *region(self.loop, root))
+            and _direct(self.device.alignment, *_region(self.loop, root))
 
     def _host(self) -> None:
         name, function, *settings = self.loop.call
@@ -434,7 +434,7 @@ class _Running:
                                 "and .lstsq() take any") from error
         for root in self.loop.outputs:
             array = np.asarray(found[root], self.loop.roots[root].dtype.numpy)
-            start, nbytes = region(self.loop, root)
+            start, nbytes = _region(self.loop, root)
             for target in self.target.members:
                 if nbytes:
                     target.device.copy_in(target.part(start, nbytes), array)
