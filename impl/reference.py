@@ -125,9 +125,17 @@ def bitcast(values: Array, source: DType, target: DType) -> Array:
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def _power(base: Array, exponent: Array) -> Array:
+    """Where one exponent is repeated, NumPy takes roots and squares in place of powers."""
+    shape = np.broadcast_shapes(base.shape, exponent.shape)
+    return np.asarray(np.power(base, np.ascontiguousarray(np.broadcast_to(exponent, shape))))
+
+
 _FUNCTIONS: dict[Ops, Callable[..., Any]] = {
     Ops.EXP: np.exp, Ops.EXP2: np.exp2, Ops.LOG: np.log, Ops.LOG2: np.log2, Ops.SIN: np.sin,
-    Ops.COS: np.cos, Ops.TANH: np.tanh, Ops.POW: np.power,
+    Ops.COS: np.cos, Ops.TANH: np.tanh, Ops.POW: _power,
     Ops.ERF: lambda x: np.asarray(_erf(x)).astype(np.float64)}
 _ARITHMETIC: dict[Ops, Callable[..., Any]] = {
     Ops.NEG: np.negative, Ops.SQRT: np.sqrt, Ops.TRUNC: np.trunc, Ops.FLOOR: np.floor,

@@ -10,6 +10,7 @@ from conformance import oracle, protocol
 from conformance.generators import (
     declared_programs,
     effect_programs,
+    grammar,
     multi_programs,
     programs,
     sharded_programs,
@@ -183,3 +184,27 @@ def test_a_report_without_its_footer_is_not_one(tmp_path: Path) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(ProtocolError, match="not a whole report"):
         read(path)
+
+
+def test_the_programs_of_the_grammar_have_nearly_all_its_cells() -> None:
+    found: set[grammar.Cell] = set()
+    for _, program in grammar.stars():
+        shapes.check_program(program)
+        found |= grammar.cells(program)
+    told = grammar.share(found)
+    assert found <= grammar.wanted()
+    assert told["met"] >= 0.99 * told["cells"] > 3000, told["missing"]
+
+
+def test_a_cell_says_what_is_read_and_in_which_state() -> None:
+    statements: list[Statement] = [
+        {"do": "input", "to": "x", "dtype": "int8", "shape": [4, 4], "data": "00" * 16},
+        {"do": "realize", "names": ["x"]}, {"do": "neg", "to": "y", "from": ["x"]},
+        {"do": "store", "target": "x", "view": [], "from": ["y"]},
+        {"do": "sum", "to": "z", "from": ["x"], "axes": [0], "keepdims": False}]
+    assert grammar.cells(protocol.program(statements)) == {
+        ("after", "neg", "input"), ("dtype", "neg", "int8"), ("axes", "neg", "2"),
+        ("elements", "neg", "whole sixteens"), ("state", "neg", "it is in memory"),
+        ("store to", "input", ""), ("store of", "neg", ""), ("after", "sum", "store"),
+        ("dtype", "sum", "int8"), ("axes", "sum", "2"), ("elements", "sum", "whole sixteens"),
+        ("state", "sum", "it was written to")}

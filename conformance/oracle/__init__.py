@@ -460,7 +460,7 @@ def _pow(a: Approximate, b: Approximate) -> Approximate:
     moved = ~_settled(a, b)
     propagated = np.where(moved, np.inf, magnitude * relative)
     # 0 to a negative power is an infinity whose sign depends on that of the zero.
-    known = np.isnan(value) | ((base == 0) & (exponent > 0))
+    known = np.isnan(value) | ((base == 0) & (exponent > 0)) | np.isinf(base)
     return _nearly(value, propagated, FUNCTION_ULPS, _settled(a, b) & known)
 
 

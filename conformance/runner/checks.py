@@ -24,7 +24,8 @@ from conformance.runner.interruption import end_if_asked
 from conformance.runner.report import Expectation, Report, Result
 from conformance.runner.subject import Failure, Inconclusive, NotClaimed, Subject
 
-CHAPTERS = ("conventions", "statements", "digits", "movements", "sizes", "dtypes", "tensor",
+CHAPTERS = ("conventions", "statements", "digits", "movements", "sizes", "grammar",
+            "dtypes", "tensor",
             "effects", "fusion", "placement", "dependencies", "ordering", "memory", "caching",
             "pairs", "schedule", "realize", "replay", "gradient", "multi", "sharded")
 

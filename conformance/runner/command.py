@@ -143,7 +143,7 @@ def _common(target: ArgumentParser) -> None:
                         help="run --impl in a process of its own: it may crash or hang")
     target.add_argument("--timeout", type=float, default=60.0,
                         help="seconds for an answer of a process of its own")
-    target.add_argument("--profile", default="ci", choices=tuple(PROFILES),
+    target.add_argument("--profile", default="default", choices=tuple(PROFILES),
                         help="how many programs, and how large; quick: for slow compilers")
     target.add_argument("--seed", type=int, default=0,
                         help="of what is generated")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count as counting
-from typing import Any
+from typing import Any, TypeVar
 
 from conformance import oracle, protocol
 from conformance.generators import programs
@@ -32,6 +32,7 @@ from conformance.protocol.serve import load
 from conformance.protocol.subprocess_adapter import TIMEOUT, SubprocessAdapter
 from conformance.runner.explaining import described
 
+Item = TypeVar("Item")
 #: How long a committed witness is shrunk that fails: it was small when it was committed.
 WITNESS_SECONDS = 5.0
 #: So many of the questions of a check are kept, to find out how a witness was asked about.
@@ -72,24 +73,28 @@ class Refused(NotClaimed):
 class Profile:
     """How many generated programs a check tries, and how large they are.
 
-    Of programs that a check lists itself, the first `whole` are tried and then one of `every`.
+    Of programs that a check lists itself, the first `whole` are tried and then one of `every`; of
+    long lists, which go through a grammar or a ladder of sizes, one of `part`.
     """
 
     examples: int
     size: int
     whole: int = 0
     every: int = 1
+    part: int = 1
 
     def chosen(self, number: int) -> bool:
         """Whether the program with this number among those that a check lists is tried."""
         return number < self.whole or number % self.every == 0
 
 
-#: `quick` is for implementations that need seconds for a program, such as a slow compiler.
-PROFILES = {"quick": Profile(examples=4, size=8, whole=8, every=8),
-            "ci": Profile(examples=12, size=10), "long": Profile(examples=1000, size=16)}
+#: `quick` is for implementations that need seconds for a program, such as a slow compiler; `ci` for
+#: those whose tests are run all the time: other seeds take other parts of long lists.
+PROFILES = {"quick": Profile(examples=4, size=8, whole=8, every=8, part=40),
+            "ci": Profile(examples=12, size=10, part=24),
+            "default": Profile(examples=12, size=10), "long": Profile(examples=1000, size=16)}
 #: The same by the names that most tools have.
-PROFILES |= {"smoke": PROFILES["quick"], "default": PROFILES["ci"], "deep": PROFILES["long"]}
+PROFILES |= {"smoke": PROFILES["quick"], "deep": PROFILES["long"]}
 
 
 @dataclass
@@ -180,6 +185,11 @@ class Subject:
                 and dtypes <= set(self.info.dtypes)
                 and shapes.within(program, shapes.Limits.of(self.info)))
 
+    def part(self, listed: Sequence[Item], at_least: int = 1) -> Sequence[Item]:
+        """What the profile wants of a long list; of each `part` the one that the seed chooses."""
+        count = min(PROFILES[self.profile].part, max(1, len(listed) // at_least))
+        return listed[self.seed % count::count]
+
     # Questions -----------------------------------------------------------------------------
 
     def run(self, program: Program, *tiers: str, **options: Any) -> Observation:
@@ -254,6 +264,11 @@ class Subject:
             raise NotClaimed(f"not declared: {', '.join(sorted(missing))}")
         if self._chosen():
             self._check_smallest(program, *tiers, **options)
+
+    @property
+    def deep(self) -> bool:
+        """Whether the profile has hours, so that nothing has to be left out."""
+        return PROFILES[self.profile] is PROFILES["deep"]
 
     def begin(self) -> None:
         """Start a check: nothing has been counted, and the implementation remembers nothing."""

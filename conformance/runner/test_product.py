@@ -110,7 +110,8 @@ def test_a_run_in_parts_and_one_that_goes_on(tmp_path: Path,
     assert not {*names[0]} & {*names[1]}
     capsys.readouterr()
     assert main([*command, "--resume", "--report", str(tmp_path / "1.jsonl")]) == 0
-    assert f"asked: {count - 1} of {count} checks" in capsys.readouterr().out
+    left = sum(each.verdict == "unsupported" for each in results_of(tmp_path / "1.jsonl"))
+    assert f"asked: {count - left} of {count} checks" in capsys.readouterr().out
     assert len(results_of(tmp_path / "1.jsonl")) == count
     assert main([*command, "--shard", "3/2"]) == 2
     with pytest.raises(ValueError, match="2/4"):

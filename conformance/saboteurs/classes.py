@@ -77,6 +77,24 @@ class LastOfManyIsForgotten(Instead):
                 ("max", ["a"], {"axes": axes, "keepdims": statement["keepdims"]})]
 
 
+class DifferencesOfWhatIsRepeatedAreTurned(Rewriting):
+    rule = "statements.kind.any"
+    description = "a difference of bytes that an expand has repeated is taken the other way round"
+
+    def __init__(self) -> None:
+        self.repeated: set[str] = set()
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        name, sources = statement.get("to", ""), statement.get("from", [])
+        self.repeated.discard(name)
+        if statement["do"] == "expand":
+            self.repeated.add(name)
+        if statement["do"] == "sub" and kinds[sources[0]].dtype == "uint8" \
+                and self.repeated & {*sources}:
+            return [{**statement, "from": sources[::-1]}]
+        return [statement]
+
+
 class NothingIsBelowTheLeastNumber(Instead):
     rule = "statements.reduction.each"
     description = "a maximum begins with the least finite double"

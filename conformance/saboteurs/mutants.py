@@ -13,8 +13,9 @@ this project's own is asked. What lives is listed; each is a hole in the suite, 
 implementation in other words.
 
 The faults are in the small runtime `conformance.saboteurs.runtime`, and in `impl`. They were
-written with only the specification at hand; `faults.json` and `faults-second.json` have them, by
-kind. Mutants are those of `conformance.saboteurs.mutation`. No file is changed.
+written with only the specification at hand; `faults.json`, `faults-second.json` and
+`faults-third.json` have them, by kind. Mutants are those of `conformance.saboteurs.mutation`. No
+file is changed.
 """
 from __future__ import annotations
 
@@ -50,9 +51,10 @@ from conformance.saboteurs.mutation import Mutant, Overlay, mutants, mutated
 from conformance.trace import ROOT
 
 FORMAT = "tensor-mutants/1"
-#: Faults that were written by hand: two sets, the second when the first had done its work.
+#: Faults that were written by hand: each set when the one before had done its work.
 FAULTS = {"first": Path(__file__).parent / "faults.json",
-          "second": Path(__file__).parent / "faults-second.json"}
+          "second": Path(__file__).parent / "faults-second.json",
+          "third": Path(__file__).parent / "faults-third.json"}
 RUNTIME = "conformance.saboteurs.runtime:Adapter"
 #: What is changed, and how it is driven.
 SUBJECTS = {
@@ -165,7 +167,7 @@ class Asked:
     """
 
     programs: int = 1000
-    profile: str = "ci"
+    profile: str = "default"
     usual: str = ""
 
 
@@ -312,7 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", default="", help="only faults of this kind")
     parser.add_argument("--name", default="", help="only faults whose name has this in it")
     parser.add_argument("--fuzz", type=int, default=1000, help="random programs for what lives")
-    parser.add_argument("--profile", default="ci", help="of the suite")
+    parser.add_argument("--profile", default="default", help="of the suite")
     parser.add_argument("--report", type=Path, help="where to write what was found")
     parser.add_argument("--serve", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -176,6 +176,13 @@ def test_subnormals_are_computed_with(subject: Subject) -> None:
     got = subject.check_values(program).values[0].array()
     if not np.array_equal(got, tiny + tiny):
         raise Failure(f"{(tiny + tiny).tolist()} became {got.tolist()}", program)
+    draft = Draft()
+    constant = draft.add("constant", dtype="float32", shape=[2], value=float(tiny[1]))
+    program = _observed(draft, draft.add("copy", constant))
+    if subject.supports(program):
+        got = subject.check_values(program).values[0].array()
+        if not np.array_equal(got, tiny[[1, 1]]):
+            raise Failure(f"a constant of {tiny[1]} became {got.tolist()}", program)
     for do, function in (("sqrt", np.sqrt), ("log", np.log)):  # of what is far from the least
         draft = Draft()
         program = _observed(draft, draft.add(do, _input(draft, np.abs(tiny))))

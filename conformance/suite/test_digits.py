@@ -4,13 +4,14 @@ Chapter: spec/statements.md."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from conformance import protocol
+from conformance import oracle, protocol
 from conformance.generators.programs import Draft
-from conformance.protocol import DTYPES, FLOATS, INTEGERS
+from conformance.protocol import DTYPES, FLOATS, INTEGERS, Program, Value
 from conformance.runner.subject import Subject
 from conformance.suite import verifies
 from conformance.suite.test_statements import INF, NAN, given, shown
@@ -165,6 +166,12 @@ def test_reductions_have_the_digits_of_their_dtype(subject: Subject) -> None:
                     draft.add(do, x, axes=axes, keepdims=False)
             for axis in range(3):
                 draft.add("cumsum", x, axis=axis)
+    for dtype, few in (("float64", 5), ("float32", 2), ("int64", 5)):  # odd: no digit is a zero
+        with shown(subject) as draft:
+            numbers = np.random.default_rng(6).integers(2**8, 2**9, (4, few)) * 2 + 1
+            for axis, each in enumerate((numbers.T, numbers)):
+                x = given(draft, each, dtype)
+                draft.add("prod", x, axes=[axis], keepdims=False)
 
 
 @verifies("statements.reduction.each")
@@ -222,3 +229,110 @@ def test_powers_of_negative_numbers(subject: Subject) -> None:
             for exponent in (3, -3, 5, 0.5):
                 x = given(draft, [-3.0, -1.5, 2.0], dtype)
                 draft.add("pow", x, draft.constant(draft.kinds[x], exponent))
+
+
+@verifies("statements.pow.value")
+def test_powers_of_each_number_by_each(subject: Subject) -> None:
+    """Infinities, zeros and NaN too; a base that the exponent uses is not lost."""
+    bases = [-INF, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, INF, NAN]
+    exponents = [2.0, 3.0, 1.0, 0.5, -1.0, -2.0, -0.5, 4.0, 7.0]
+    for dtype in FLOATS:
+        with shown(subject) as draft:
+            x = given(draft, bases, dtype)
+            for exponent in exponents:
+                draft.add("pow", x, draft.constant(draft.kinds[x], exponent))
+            both = np.meshgrid(bases, exponents)
+            draft.add("pow", *(given(draft, each, dtype) for each in both))
+
+
+@verifies("statements.pow.value")
+def test_powers_have_their_digits(subject: Subject) -> None:
+    """A whole exponent, a half, and one between; known before and not."""
+    random = np.random.default_rng(8)
+    for dtype in ("float32", "float64"):
+        with shown(subject) as draft:
+            x = given(draft, np.abs(random.standard_normal(40)) * 4 + 0.1, dtype)
+            for exponent in (2.0, 3.0, 4.0, 5.0, 8.0, -1.0, -3.0, 0.5, 1.5, 7.25, 1 / 3):
+                draft.add("pow", x, draft.constant(draft.kinds[x], exponent))
+                draft.add("pow", x, given(draft, [exponent] * 40, dtype))
+
+
+@verifies("statements.log.below")
+def test_functions_of_subnormal_halves_and_doubles(subject: Subject) -> None:
+    """Logarithms and roots of them are far from subnormal."""
+    for dtype, numbers in (("float16", [6e-8, 3.6e-7, 2e-6, 3e-5, 6e-5]),
+                           ("float64", [5e-324, 1e-320, 3e-310, 2e-308])):
+        with shown(subject) as draft:
+            x = given(draft, numbers, dtype)
+            draft.add("log", x)
+            draft.add("sqrt", x)
+
+
+@verifies("conventions.rounding.point")
+def test_subnormal_halves_and_doubles_are_rounded_like_others(subject: Subject) -> None:
+    """No device has a reason to take them for zero: what is exact stays so."""
+    for dtype, least in (("float16", 2.0**-24), ("float64", 2.0**-1074)):
+        if dtype not in subject.info.dtypes:
+            continue
+        draft = Draft()
+        many = np.array([1, 3, -7, 100, 1000, -1023]) * least
+        x, y = given(draft, many, dtype), given(draft, many[::-1], dtype)
+        names = [draft.add(do, x, y) for do in ("add", "sub", "maximum")]
+        names += [draft.add("mul", x, draft.constant(draft.kinds[x], 3.0)),
+                  draft.add("neg", x), draft.add("copy", x), draft.add("less", x, y),
+                  draft.add("sum", x, axes=[0], keepdims=False)]
+        draft.append({"do": "observe", "names": names})
+        subject.check_declared_by(protocol.program(draft.statements), _differing)
+
+
+def _differing(program: Program, values: Sequence[Value]) -> str:
+    """The values that are not, bit for bit, those of NumPy."""
+    wrong = [(each.name, value.array().tolist(), each.value.tolist())
+             for each, value in zip(oracle.run(program), values, strict=True)
+             if not np.array_equal(value.array(), each.value)]
+    return "; ".join(f"{name} is {is_!r}, not {wanted!r}" for name, is_, wanted in wrong)
+
+
+@verifies("statements.softmax.axis")
+def test_weights_of_what_is_not_finite(subject: Subject) -> None:
+    """Minus infinity weighs nothing; NaN, or an infinity, makes NaN of its line and of no other."""
+    rows = [[-INF, 1.0, 2.0], [1.0, NAN, 2.0], [0.0, 1.0, -INF], [1.0, INF, 2.0], [3.0, 2.0, 1.0],
+            [-INF, -INF, 5.0], [-INF, -INF, -INF], [-1.0, 20.0, -30.0]]
+    for dtype in FLOATS:
+        with shown(subject) as draft:
+            draft.add("softmax", given(draft, rows, dtype), axis=1)
+            draft.add("softmax", given(draft, np.transpose(rows), dtype), axis=0)
+
+
+@verifies("conventions.nan.propagate")
+def test_products_of_tables_with_zeros_and_infinities(subject: Subject) -> None:
+    """Zero times an infinity is NaN, in a row of zeros as well."""
+    left = [[0, 0, 0], [1, 0, 2], [0, -0.0, 0], [1, 1, 1], [INF, 0, 1]]
+    right = [[1, INF, 2, NAN], [3, 1, -INF, 0], [0, 2, 1, 1]]
+    for dtype in FLOATS:
+        with shown(subject) as draft:
+            x, y = given(draft, left, dtype), given(draft, right, dtype)
+            draft.add("matmul", x, y)
+            draft.add("matmul", draft.add("permute", y, order=[1, 0]),
+                      draft.add("permute", x, order=[1, 0]))
+
+
+@verifies("tensor.matmul.half")
+def test_products_of_halves_cancel_before_they_are_rounded(subject: Subject) -> None:
+    """45 * 47 needs more digits than a half has; 44 * 48, taken away from it, leaves 3."""
+    with shown(subject) as draft:
+        left = given(draft, [[45, 44], [-91, 90], [2047, 2047]], "float16")
+        right = given(draft, [[47, 61], [-48, 67]], "float16")
+        draft.add("matmul", left, right)
+        draft.add("matmul", draft.add("shrink", left, bounds=[[0, 1], [0, 2]]),
+                  draft.add("shrink", right, bounds=[[0, 2], [0, 1]]))
+
+
+@verifies("statements.constant.digits")
+def test_constants_are_rounded_once(subject: Subject) -> None:
+    """Just beside the middle of two halves, or of two singles, and very small ones."""
+    for dtype, step in (("float16", 2.0**-10), ("float32", 2.0**-23)):
+        with shown(subject) as draft:
+            for value in (1 + step / 2 + 2.0**-45, 1 + 1.5 * step - 2.0**-45,
+                          -(1 + step / 2 + 2.0**-45), 3 * step / 7):
+                draft.add("copy", draft.add("constant", dtype=dtype, shape=[2], value=value))

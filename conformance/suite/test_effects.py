@@ -9,7 +9,7 @@ from conformance.oracle.checker import check
 from conformance.protocol import Observation, Program, Statement, shapes
 from conformance.protocol.shapes import Kind
 from conformance.runner.explaining import described
-from conformance.runner.subject import Failure, NotClaimed, Subject, same_values
+from conformance.runner.subject import PROFILES, Failure, NotClaimed, Subject, same_values
 from conformance.suite import after, verifies
 
 
@@ -165,11 +165,11 @@ def test_hypothesis_finds_nothing(subject: Subject) -> None:
         import hypothesis
     except ImportError as reason:
         raise NotClaimed("hypothesis is not installed") from reason
-    profile = subject.profile
-    examples = {"quick": 5, "ci": 15, "long": 10_000}[profile]
+    examples = PROFILES[subject.profile].examples
 
-    @hypothesis.settings(max_examples=examples, deadline=None,
-                         derandomize=profile != "long", database=None, report_multiple_bugs=False,
+    @hypothesis.settings(max_examples=10 * examples if subject.deep else examples + 3,
+                         deadline=None, derandomize=not subject.deep, database=None,
+                         report_multiple_bugs=False,
                          suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(programs.strategy())
     def explore(program: Program) -> None:

@@ -287,3 +287,91 @@ def test_what_was_moved_several_times_is_assigned(subject: Subject) -> None:
                           "view": [{"do": "shrink", "bounds": [[1, 2], [1, 3]]}]})
             draft.append({"do": "store", "target": y, "from": [given(draft, [[-3]], "int32")],
                           "view": [{"do": "shrink", "bounds": [[0, 1], [3, 4]]}]})
+
+
+@verifies("statements.movement.axes")
+def test_movements_by_each_number(subject: Subject) -> None:
+    """Bounds, steps, widths and lengths from one to some hundred."""
+    few = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 18, 19, 24, 31, 32, 33, 47, 63, 64, 65, 95)
+    for shape in ((100,), (3, 100), (2, 100, 2)):
+        axis = min(1, len(shape) - 1)
+
+        def along(value: object, other: object, axis: int = axis, rank: int = len(shape),
+                  ) -> list[object]:
+            return [value if each == axis else other for each in range(rank)]
+
+        whole = [[0, size] for size in shape]
+        steps: list[Statement] = [
+            {"do": "shrink", "bounds": [[n, n + 5] if each == axis else pair
+                                        for each, pair in enumerate(whole)]} for n in few]
+        steps += [{"do": "stride", "steps": along(n, 1)} for n in (*few, 99, 100)]
+        steps += [{"do": "pad", "widths": along([n, 1], [0, 0])} for n in few[::2]]
+        steps += [{"do": "pad", "widths": along([2, n], [0, 0])} for n in few[1::2]]
+        cut: list[list[Statement]] = [
+            [{"do": "shrink", "bounds": [[0, n + 1] if each == axis else pair
+                                         for each, pair in enumerate(whole)]},
+             {"do": "flip", "axes": [axis]}] for n in few]
+        chains = [*([step] for step in steps), *cut]
+        _each(subject, shape, subject.part(chains, at_least=TOGETHER))
+
+
+@verifies("statements.movement.chain")
+def test_movements_that_come_back_to_the_shape_but_not_to_the_value(subject: Subject) -> None:
+    """What looks like nothing by its shape: turned, moved along, and turned again otherwise."""
+    for shape in ((3, 3, 3), (4, 4), (2, 2, 2, 2)):
+        rank, size = len(shape), shape[0]
+        whole = [[0, size]] * rank
+        turns: list[list[Statement]] = [
+            [{"do": "permute", "order": list(order)}] for order in permutations(range(rank))][1:]
+        turns += [[{"do": "flip", "axes": list(axes)}] for count in range(1, rank + 1)
+                  for axes in combinations(range(rank), count)]
+        moves: list[list[Statement]] = [
+            [{"do": "pad", "widths": [[1, 2], *[[0, 0]] * (rank - 1)]},
+             {"do": "shrink", "bounds": [[first, first + size], *whole[1:]]}]
+            for first in (0, 1, 2, 3)]
+        moves += [[{"do": "shrink", "bounds": [*whole[1:], [first, first + size - 1]]},
+                   {"do": "pad", "widths": [*[[0, 0]] * (rank - 1), [last, 1 - last]]}]
+                  for first in (0, 1) for last in (0, 1)]
+        moves += [[{"do": "shrink", "bounds": [[first, first + 1], *whole[1:]]},
+                   {"do": "expand", "shape": list(shape)}] for first in range(size)]
+        moves += [[{"do": "stride", "steps": [2] * rank},
+                   {"do": "pad", "widths": [[0, size - -(-size // 2)]] * rank}]]
+        flat: list[Statement] = [{"do": "reshape", "shape": [size, size ** (rank - 1)]}]
+        back: list[Statement] = [{"do": "reshape", "shape": list(shape)}]
+        every = {2: 1, 3: 2, 4: 11}[rank]
+        chains = [[*one, *other] for one, other in product(turns, turns)][::every]
+        chains += [[*one, *other] for one in turns[::2] for other in moves]
+        chains += moves
+        chains += [[*flat, {"do": "flip", "axes": [axis]}, *back, *turn]
+                   for axis in (0, 1) for turn in turns[::3]]
+        if rank == 2:
+            chains += [[{"do": "reshape", "shape": [2, 8]}, {"do": "flip", "axes": [axis]},
+                        {"do": "reshape", "shape": [8, 2]}, *back] for axis in (0, 1)]
+        _each(subject, shape, subject.part(chains, at_least=TOGETHER))
+
+
+@verifies("statements.movement.chain")
+def test_windows_of_one_value_in_one_place(subject: Subject) -> None:
+    """Parts that are padded to where they were, or moved all alike: each ends somewhere else."""
+    for moved_by in (0, 1, 2):
+        draft = Draft()
+        x = numbered(draft, (8,))
+        names = []
+        for start, stop in ((0, 8 - moved_by), (0, 3), (2, 6), (5, 8 - moved_by), (1, 2), (3, 3)):
+            part = draft.add("shrink", x, bounds=[[start, stop]])
+            widths = [[start + moved_by, 8 - moved_by - stop]]
+            names.append(draft.add("pad", part, widths=widths))
+        names.append(draft.add("pad", draft.add("shrink", x, bounds=[[0, 8 - moved_by]]),
+                               widths=[[moved_by, 0]]))
+        _woven(draft, names)
+        draft.append({"do": "observe", "names": [names[0], list(draft.kinds)[-1]]})
+        subject.check_declared(protocol.program(draft.statements))
+    draft = Draft()
+    x, names = numbered(draft, (4, 5)), []
+    for rows, columns in (((0, 4), (0, 5)), ((1, 3), (0, 5)), ((0, 4), (2, 4)), ((1, 4), (1, 4))):
+        part = draft.add("shrink", x, bounds=[list(rows), list(columns)])
+        names.append(draft.add("pad", part, widths=[[rows[0], 4 - rows[1]],
+                                                    [columns[0], 5 - columns[1]]]))
+    _woven(draft, names)
+    draft.append({"do": "observe", "names": [list(draft.kinds)[-1]]})
+    subject.check_declared(protocol.program(draft.statements))

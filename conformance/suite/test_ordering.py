@@ -84,6 +84,14 @@ def test_values_that_come_and_go_in_any_order(subject: Subject) -> None:
     for seed in range(6):
         seen = subject.check_values(program, "order", "schedule", order_seed=seed)
         reordered += seen.order != usual.order
+        again = subject.check_values(program, "order", "schedule")
+        for document, order in zip(again.schedule, again.order, strict=False):
+            if findings := checker.check(document):
+                raise Failure(f"after a run in another order: {findings[0]}", program)
+            if list(document["order"]) != order:
+                raise Failure(f"after a run in another order, the document says that the kernels "
+                              f"run in the order {document['order']}, and they ran in the order "
+                              f"{order}", program)
     subject.met(reordered, "no order differed from the usual one")
 
 

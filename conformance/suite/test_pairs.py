@@ -78,6 +78,14 @@ def _movements() -> Iterator[Program]:
         moved = draft.add(second[0], draft.add(first[0], x, **first[1]), **second[1])
         draft.add("add", moved, moved)
         yield _finished(draft)
+    for place in range(3):  # one operand is moved, and the others are not
+        draft = Draft()
+        x, y = _square(draft, "int32"), _square(draft, "int32", 1)
+        sources = [draft.add("less", x, y), x, y]
+        sources[place] = draft.add("flip", sources[place], axes=[0])
+        chosen = draft.add("where", *sources)
+        draft.add("sub", chosen, draft.add("permute", y, order=[1, 0]))
+        yield _finished(draft)
     draft = Draft()  # as many elements, in rows of another length
     x = given(draft, np.arange(12).reshape(2, 6) * 3, "int32")
     flat = draft.add("reshape", draft.add("flip", x, axes=[0]), shape=[12])
@@ -145,6 +153,42 @@ def test_one_statement_of_many_is_another(subject: Subject) -> None:
         if subject.supports(other):
             near.setdefault(place, other)
     _in_both_orders(subject, list(near.values()))
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
+def test_one_statement_far_down_is_another(subject: Subject) -> None:
+    """Of some thirty, among them such as no loop has together."""
+    draft = Draft()
+    x, y = _square(draft, "int32"), _square(draft, "int32", 1)
+    for number in range(10):
+        y = draft.add("mul", y, draft.constant(draft.kinds[y], number - 3))
+        y = draft.add("cumsum", draft.add("xor", y, x), axis=number % 2)
+    base = _finished(draft)
+    near = {-1: base}
+    for _, other in neighbours.neighbours(base):
+        pairs = zip(base["statements"], other["statements"], strict=True)
+        place = next(place for place, (one, each) in enumerate(pairs) if one != each)
+        if subject.supports(other):
+            near.setdefault(place, other)
+    _in_both_orders(subject, list(subject.part(list(near.values()), at_least=6)))
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
+def test_many_programs_and_the_first_ones_again(subject: Subject) -> None:
+    """Some hundred, each with a plan of its own: a table that is full drops some of them."""
+    many = []
+    for number in range(300):
+        draft = Draft()
+        x = given(draft, np.arange(number % 17 + 2) - 3, "int32")
+        do = ("add", "sub", "mul", "maximum")[number % 4]
+        y = draft.add(do, x, draft.add("flip", x, axes=[0]))
+        for turn in range(number // 60 + 1):
+            y = draft.add(("neg", "abs", "relu")[(number + turn) % 3], y)
+        many.append(_finished(draft))
+    some = [each for each in many if subject.supports(each)]
+    _in_both_orders(subject, list(subject.part(some, at_least=10)))
 
 
 @verifies("caching.program.own")

@@ -371,3 +371,42 @@ def test_many_numbers_among_the_arguments(subject: Subject) -> None:
     given = [{"k": number} for number in (2, 2, 3, 5, 7, 0.5, -1, 2, 11, 3,
                                         1.2345678, 1.2345679, 256.0, 0.0, -0.25)]
     _right_or_refused(subject, called(1, given, 0, body, watched=True))
+
+
+@verifies("replay.arguments.call", observe="replay")
+def test_numbers_of_a_double_among_the_arguments(subject: Subject) -> None:
+    """They have more digits than a single; and whole numbers that no single holds."""
+    for dtype, numbers in (("float64", [0.1, 1 / 3, 1 + 2.0**-40, 1e300, -0.7, 5e-324, 0.1]),
+                           ("int64", [2**53 + 1, 3, -(2**62) - 1, 2**40 + 7, 2**53 + 1]),
+                           ("int32", [2**24 + 1, -(2**31), 7, 2**30 + 3, 2**24 + 1])):
+        draft = Draft()
+        x = draft.add("input", dtype=dtype, shape=[3],
+                      data=protocol.encode(programs.pattern(dtype, (3,), 1)))
+        body: list[Statement] = [{"do": "constant", "to": "c", "dtype": dtype, "shape": [3],
+                                  "value": {"given": "k"}},
+                                 {"do": "add", "to": "out", "from": [x, "c"]},
+                                 {"do": "observe", "names": ["out"]}]
+        calls: Statement = {"do": "calls", "given": [{"k": each} for each in numbers], "nested": 0,
+                            "statements": body}
+        program = protocol.program([*draft.statements, calls])
+        if subject.supports(program):
+            _right_or_refused(subject, program)
+        else:
+            subject.skipped += 1
+
+
+@verifies("replay.arguments.call", observe="replay")
+def test_one_body_for_arguments_of_several_lengths(subject: Subject) -> None:
+    """Of one axis and of two, of one element and of none; each length comes several times."""
+    for shapes in (((2,), (5,), (2,), (1,), (0,)), ((2, 3), (3, 2), (1, 6), (6, 1), (0, 3))):
+        draft = Draft()
+        names = [draft.add("input", dtype="float32", shape=list(shape), data=protocol.encode(
+            programs.pattern("float32", shape, number))) for number, shape in enumerate(shapes)]
+        body: list[Statement] = [{"do": "flip", "to": "y", "from": ["x"], "axes": [0]},
+                                 {"do": "sub", "to": "out", "from": ["y", "x"]},
+                                 {"do": "observe", "names": ["out"]}]
+        statements = list(draft.statements)
+        for name in names * 2:  # calls of one form have arguments of one kind
+            statements.append({"do": "calls", "given": [{"x": name}] * 3, "nested": 0,
+                               "statements": body})
+        _right_or_refused(subject, protocol.program(statements))

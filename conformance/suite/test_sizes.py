@@ -11,7 +11,8 @@ import numpy as np
 
 from conformance import protocol
 from conformance.generators.programs import Draft
-from conformance.protocol import Array
+from conformance.protocol import Array, Statement
+from conformance.protocol.shapes import view_shape
 from conformance.runner.subject import Subject
 from conformance.suite import verifies
 from conformance.suite.test_statements import given
@@ -263,3 +264,210 @@ def test_what_runs_along_any_long_axis(subject: Subject) -> None:
     x, y = given(draft, signs, "int32"), given(draft, far, "int32")
     _checked(subject, draft, draft.add("prod", x, axes=[1], keepdims=False),
              *(draft.add(do, y, axes=[0], keepdims=False) for do in ("max", "min", "sum")))
+
+
+# Ladders: each role of a statement goes through sizes ----------------------------------------
+
+#: What a vector, a tile, a group or a byte holds, one fewer and one more, and round numbers.
+LADDER = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 100, 127, 128, 129,
+          192, 200, 255, 256, 257, 320, 384, 500, 511, 512, 513, 768, 1000, 1023, 1024, 1025, 1536,
+          2000, 2047, 2048, 2049, 3072, 4095, 4096, 4097, 8192, 10000, 16384, 32768, 65535, 65536,
+          65537, 70000, 131072)
+#: Lines beside a length, the latter from one to some thousands: `(before, length, after)`.
+LINES = ((1, 1, 1), (65, 4, 1), (130, 3, 1), (257, 2, 1), (5000, 3, 1), (9, 1, 9), (3, 64, 1),
+         (1, 128, 2), (70, 16, 5), (2, 512, 1), (1, 1, 40), (2, 5, 130), (16, 16, 16), (3, 9, 257),
+         (4, 256, 4), (101, 70, 1), (2, 1024, 1), (1, 2048, 3), (4097, 1, 2), (300, 8, 3),
+         (33, 33, 1), (2, 600, 2), (129, 17, 2), (5, 4096, 1), (32, 2, 32), (1, 3, 1100))
+#: Rows, inner length and columns: one role is long, or all are whole tiles.
+TABLES = ((16, 16, 16), (32, 32, 32), (64, 64, 64), (8, 8, 8), (48, 16, 32), (128, 16, 4),
+          (4, 16, 128), (129, 3, 2), (2, 3, 129), (300, 2, 3), (3, 2, 300), (5, 9, 1), (1, 9, 17),
+          (40, 64, 1), (1, 64, 40), (1, 256, 1), (1, 1, 1), (17, 1, 17), (2, 1024, 2), (7, 512, 3),
+          (1, 4097, 2), (257, 1, 33), (33, 1, 257), (600, 5, 1), (1, 5, 600), (2, 128, 256),
+          (256, 128, 2), (65, 65, 65), (96, 7, 96), (20, 100, 20))
+
+
+@verifies("statements.size.any")
+def test_loops_of_each_length(subject: Subject) -> None:
+    """An operation on so many elements, and the sum, the ends and the running sum of them."""
+    for length in subject.part(LADDER, at_least=5):
+        draft = Draft()
+        x, y = (given(draft, _small(length, seed), "int32") for seed in (1, 2))
+        made = draft.add("sub", draft.add("mul", x, y), x)
+        places = np.arange(length) * 7919 % 1000003  # a number of its own for each place
+        far = given(draft, places, "int32")
+        turned = draft.add("sub", draft.add("flip", far, axes=[0]), y)
+        names = [made, turned, draft.add("sum", x, axes=[0], keepdims=False),
+                 draft.add("max", far, axes=[0], keepdims=False)]
+        if length <= 5000:
+            names += [draft.add("cumsum", x, axis=0),
+                      draft.add("mean", draft.add("cast", x, dtype="float32"), axes=[0],
+                                keepdims=False)]
+        _checked(subject, draft, *names)
+
+
+@verifies("statements.size.any")
+def test_lines_of_each_number_and_length(subject: Subject) -> None:
+    """Reductions, running sums and weights along the last, the middle and the first axis."""
+    for before, length, after in subject.part(LINES, at_least=5):
+        draft = Draft()
+        shape = (before, length, after)
+        numbers = _small(prod(shape)).reshape(shape)
+        x = given(draft, numbers + np.arange(before)[:, None, None] % 90, "int32")
+        y = given(draft, numbers / 4 + np.arange(after) % 3, "float32")
+        names = [draft.add("cumsum", x, axis=1), draft.add("softmax", y, axis=1)]
+        names += [draft.add(do, x, axes=axes, keepdims=False) for do, axes in (
+            ("sum", [1]), ("max", [1]), ("min", [0]), ("sum", [0, 2]), ("max", [2]))]
+        if min(before, after) == 1:
+            flat = draft.add("reshape", x, shape=[before, length * after])
+            names += [draft.add("sum", flat, axes=[1], keepdims=True),
+                      draft.add("cumsum", flat, axis=0), draft.add("cumsum", flat, axis=1),
+                      draft.add("softmax", draft.add("reshape", y, shape=[before, length * after]),
+                                axis=1)]
+        _checked(subject, draft, *names)
+
+
+@verifies("statements.size.any")
+def test_products_of_tables_of_each_size(subject: Subject) -> None:
+    for number, (rows, inner, columns) in enumerate(subject.part(TABLES, at_least=5)):
+        draft = Draft()
+        lead = ((), (), (2,), (3, 2), (1,), (17,), (33,))[number % 7] \
+            if rows * inner * columns < 5000 else ()
+        left, right = (given(draft, _small(prod((*lead, *last)), seed).reshape(*lead, *last),
+                             ("int32", "float32")[number % 2])
+                       for seed, last in enumerate(((rows, inner), (inner, columns)), 1))
+        _checked(subject, draft, draft.add("matmul", left, right))
+
+
+@verifies("statements.gather.shape")
+def test_indices_and_rows_of_each_shape(subject: Subject) -> None:
+    """An index of one axis to four, with few numbers and with thousands; rows of none to four."""
+    shapes = (((7,), (300,)), ((257,), (5,)), ((300, 2), (4,)), ((5, 3), (16, 17)),
+              ((4, 2, 3), (6,)), ((3, 2, 2, 3), (5,)), ((6,), (2, 3, 4)), ((2, 3, 2, 1, 2), (2, 2)),
+              ((40,), (65, 64)), ((129, 5), (2, 2, 2, 2)), ((3, 4, 5), (3, 1, 2)),
+              ((5000,), (4100,)), ((2, 3), (0,)), ((4100, 2), (3,)), ((1, 5), (513,)),
+              ((9, 1, 1), (1, 1)))
+    for rows, index in subject.part(shapes, at_least=4):
+        draft = Draft()
+        places = (np.arange(prod(index)) * 7 + 3) % rows[0]
+        x = given(draft, np.arange(prod(rows)).reshape(rows), "int32")
+        _checked(subject, draft, draft.add("gather", x, given(
+            draft, places.reshape(index), "int32")))
+
+
+@verifies("statements.size.any")
+def test_reductions_of_axes_of_one_size(subject: Subject) -> None:
+    """Which of them are left shows in the values alone."""
+    for shape in subject.part(((3, 3, 3), (2, 2, 2, 2), (3, 4, 4, 3), (2, 3, 3, 3, 2)), at_least=2):
+        draft = Draft()
+        x = given(draft, np.arange(prod(shape)) ** 2 % 101 + 1, "int32")
+        x = draft.add("reshape", x, shape=list(shape))
+        rank = len(shape)
+        names = [draft.add("sum", x, axes=list(axes), keepdims=False)
+                 for count in range(1, rank) for axes in combinations(range(rank), count)]
+        names += [draft.add("cumsum", x, axis=axis) for axis in range(rank)]
+        _checked(subject, draft, *names)
+
+
+@verifies("statements.size.any")
+def test_numbers_that_are_repeated_often(subject: Subject) -> None:
+    """As a value of its own, as an operand, and padded."""
+    for shape, wide in subject.part((((1,), (5000,)), ((3, 1), (3, 2001)), ((1, 4, 1), (70, 4, 33)),
+                                     ((1, 1), (257, 256)), ((2, 1, 3, 1), (2, 40, 3, 30))),
+                                    at_least=2):
+        draft = Draft()
+        x = given(draft, np.arange(prod(shape)).reshape(shape) + 5, "int32")
+        y = given(draft, _small(prod(wide)).reshape(wide), "int32")
+        often = draft.add("expand", x, shape=list(wide))
+        padded = draft.add("pad", often, widths=[[1, 2]] * len(wide))
+        _checked(subject, draft, often, draft.add("mul", often, y), padded,
+                 draft.add("sum", often, axes=[len(wide) - 1], keepdims=False))
+
+
+@verifies("statements.size.any")
+def test_as_many_operands_as_there_are(subject: Subject) -> None:
+    """A sum of two values and of seventy, each with a factor of its own."""
+    for count in subject.part((2, 7, 8, 9, 16, 17, 30, 31, 32, 33, 48, 64, 70), at_least=4):
+        draft = Draft()
+        total = ""
+        for number in range(count):
+            x = given(draft, _small(6, number) + number, "int32")
+            term = draft.add("mul", x, draft.constant(draft.kinds[x], number * number + 3))
+            total = draft.add("add", total, term) if total else term
+        draft.append({"do": "drop", "names": [name for name in draft.kinds if name != total]})
+        _checked(subject, draft, total)
+
+
+@verifies("statements.size.any")
+def test_as_many_statements_as_there_are(subject: Subject) -> None:
+    """One after the other on one value: elementwise ones, and such that no loop has together."""
+    for count in subject.part((9, 17, 25, 33, 65, 129), at_least=3):
+        draft = Draft()
+        x, y = given(draft, _small(12).reshape(3, 4), "int32"), ""
+        names = []
+        for number in range(count):
+            y = draft.add(("add", "sub", "mul", "xor", "maximum")[number % 5], y or x,
+                          draft.constant(draft.kinds[x], number % 11 - 4))
+            if number % 8 == 7 and number < count - 1:
+                names.append(y)
+        _checked(subject, draft, *names[::2], y)
+        draft = Draft()
+        y = x = given(draft, _small(9).reshape(3, 3), "int32")
+        for number in range(count):
+            y = draft.add("xor", draft.add("cumsum", y, axis=number % 2),
+                          draft.add("permute", x, order=[1, 0]))
+        draft.append({"do": "drop", "names": [n for n in draft.kinds if n not in (x, y)]})
+        _checked(subject, draft, y)
+
+
+@verifies("statements.size.any")
+def test_as_many_writes_as_there_are(subject: Subject) -> None:
+    """Into one value, with a reader that waits between each two of them."""
+    for count in subject.part((9, 17, 33, 70), at_least=2):
+        draft = Draft()
+        state, value = given(draft, _small(8), "int32"), given(draft, _small(3, 2), "int32")
+        draft.append({"do": "realize", "names": [state, value]})
+        total = state
+        for number in range(count):
+            total = draft.add("xor", draft.add("add", total, draft.add("flip", state, axes=[0])),
+                              draft.constant(draft.kinds[state], number))
+            start = number * 3 % 6
+            new = draft.add("add", value, draft.constant(draft.kinds[value], number * number))
+            draft.append({"do": "store", "target": state, "from": [new],
+                          "view": [{"do": "shrink", "bounds": [[start, start + 3]]}]})
+        draft.append({"do": "drop", "names": [
+            name for name in draft.kinds if name not in (state, total)]})
+        _checked(subject, draft, state, total)
+
+
+@verifies("statements.size.any")
+def test_as_many_results_as_there_are(subject: Subject) -> None:
+    """Of one loop, and of loops of different lengths."""
+    for count in subject.part((8, 9, 17, 33, 66), at_least=2):
+        draft = Draft()
+        x = given(draft, _small(5), "int32")
+        names = [draft.add("mul", x, draft.constant(draft.kinds[x], number + 2))
+                 for number in range(count)]
+        names += [draft.add("pad", x, widths=[[number % 3, number]])
+                  for number in range(count // 4)]
+        _checked(subject, draft, *names)
+
+
+@verifies("statements.store.rest")
+def test_writes_to_large_values(subject: Subject) -> None:
+    """To their end, to one element, to every third: of values of some thousand elements."""
+    shapes: tuple[tuple[int, ...], ...] = ((5000,), (70, 65), (17, 16, 20), (300, 2))
+    for shape in subject.part(shapes, at_least=2):
+        draft = Draft()
+        views: list[list[Statement]] = [
+            [{"do": "shrink", "bounds": [[size - 2, size] for size in shape]}],
+            [{"do": "shrink", "bounds": [[size // 2, size // 2 + 1] for size in shape]}],
+            [{"do": "stride", "steps": [3] * len(shape)}],
+            [{"do": "flip", "axes": [len(shape) - 1]},
+             {"do": "shrink", "bounds": [[1, size - 1 + (size < 3)] for size in shape]}]]
+        for steps in views:
+            target = draft.add("copy", given(draft, np.arange(prod(shape)).reshape(shape), "int32"))
+            region = view_shape(shape, steps)
+            value = given(draft, -_small(prod(region)).reshape(region) - 9, "int32")
+            draft.append({"do": "store", "target": target, "view": steps, "from": [value]})
+            _checked(subject, draft, target)
+            draft = Draft()

@@ -118,6 +118,18 @@ def test_functions_are_close(dtype: DType, device: str) -> None:
 
 
 @verifies("reference.operation.value")
+def test_a_power_is_no_root_where_one_exponent_is_repeated() -> None:
+    def made(op: Ops, *elements: float) -> np.ndarray:
+        sources = tuple(UOp.const(dtypes.float32, 0) for _ in elements)
+        node = UOp(op, dtypes.float32, sources)
+        return impl.reference.compute(node, [np.full(3, each, np.float32) if each != 0.5 else
+                                             np.full(1, each, np.float32) for each in elements])
+
+    assert made(Ops.POW, -np.inf, 0.5).tolist() == [np.inf] * 3
+    assert str(made(Ops.POW, -0.0, 0.5).tolist()) == "[0.0, 0.0, 0.0]"
+
+
+@verifies("reference.operation.value")
 def test_every_operation_is_known_to_both_devices() -> None:
     """Two devices that were written apart agree on every operation and type."""
     every = [Ops(o) for o in sorted(UNARY | BINARY)
