@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -21,6 +22,14 @@ class TransfersComeLate(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda order, pairs, seconds, transfers, uses: order
+
+
+class SizesAreAsSmallAsTheyAre(Edit):
+    rule = "ordering.peak.not-worse"
+    description = "orders are compared by the bytes of values, and not by those of their places"
+    first = "test_the_peak_is_that_of_memory_in_which_places_are_aligned"
+    file = "impl/schedule/draft.py"
+    old, new = "{n: aligned(s.nbytes) for", "{n: s.nbytes for"
 
 
 class LastKernelIsForgotten(_Order):

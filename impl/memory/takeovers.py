@@ -21,6 +21,7 @@ from impl.dependencies import (
 )
 from impl.dtypes import DType
 from impl.fusion import Group, Member
+from impl.memory.spans import aligned
 from impl.placement import Placement
 from impl.places import Place
 from impl.symbolic import plain
@@ -59,7 +60,7 @@ def find_takeovers(groups: Sequence[Group], order: Sequence[int], placement: Pla
     than the peak would be if it were done everywhere; elsewhere it only ties a compiler's hands.
     """
     touched = touched_storages(accesses)
-    nbytes = {n: plain(one.nbytes) for n, one in temporaries.items()}
+    nbytes = {n: aligned(plain(one.nbytes)) for n, one in temporaries.items()}
     lives = Lives(order, touched)
     alive = alive_bytes(lives.of(nbytes), len(order))
     least = list(alive)

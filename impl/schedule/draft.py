@@ -12,7 +12,7 @@ from impl.dependencies import Accesses, Dependency, touched_storages
 from impl.effects import Effects
 from impl.fusion import Cuts, Group, Grouping, private_storages
 from impl.ir import Shape
-from impl.memory import MemoryPlan
+from impl.memory import MemoryPlan, aligned
 from impl.memory.takeovers import Takeovers
 from impl.placement import Placement
 from impl.places import Place
@@ -78,8 +78,8 @@ class Draft:
 
     @cached_property
     def temporary_bytes(self) -> dict[int, int]:
-        """The sizes of all temporaries."""
-        return {n: s.nbytes for n, s in self.storages.items() if s.kind == "temporary"}
+        """The bytes that each temporary takes in memory: whatever reckons with them has these."""
+        return {n: aligned(s.nbytes) for n, s in self.storages.items() if s.kind == "temporary"}
 
     @cached_property
     def private(self) -> set[int]:
@@ -88,7 +88,7 @@ class Draft:
 
     @cached_property
     def crossing_bytes(self) -> dict[int, int]:
-        """The sizes of the temporaries that pass from kernel to kernel."""
+        """The bytes of the temporaries that pass from kernel to kernel."""
         return {n: size for n, size in self.temporary_bytes.items() if n not in self.private}
 
     @cached_property

@@ -12,13 +12,14 @@ from unittest.mock import patch
 
 import pytest
 
-from conformance.chapters.fusion.test_fusion_decisions import tight_limits
+from conformance.chapters.fusion.test_fusion_decisions import plan_of, tight_limits
 from conformance.chapters.memory.test_sharing import random_values
 from conformance.learn.lesson_order import drawn, sparing
 from conformance.trace import ROOT, verifies
 from impl import Context, Tensor, ordering
 from impl.dependencies import Dependency, waits
 from impl.errors import GraphError
+from impl.memory import lifetimes, lower_bound
 from impl.ordering import Uses, peak_bytes
 from impl.schedule import schedule_cache
 
@@ -234,6 +235,27 @@ def test_the_peak_is_never_above_that_of_the_plain_order() -> None:
         count, pairs, uses = random_graph(number)
         chosen = peak_bytes(ordering.linearize(count, pairs, uses), uses)
         assert chosen <= peak_bytes(range(count), uses), number
+
+
+def small_values(seed: int) -> Tensor:
+    """A sum of values of a few elements each, which depend on each other at random."""
+    chooser = random.Random(seed)
+    values = [Tensor([1.0] * chooser.choice((1, 3, 17, 40))) for _ in range(3)]
+    for _ in range(chooser.randrange(4, 14)):
+        first, second = chooser.choice(values), chooser.choice(values)
+        size = chooser.choice((1, 2, 5, 16, 17, 20, 33, 40))
+        values.append((first.sum() + second[:1].sum()).expand(size).contiguous())
+    return sum((each.sum() for each in values[3:]), Tensor(0.0))
+
+
+@verifies("ordering.peak.not-worse", observe="memory")
+def test_the_peak_is_that_of_memory_in_which_places_are_aligned() -> None:
+    for seed in (5, 11, 13, 15):
+        with Context(DEVICE="REFERENCE"):
+            plan = plan_of(small_values(seed), fuse=False)
+        made = lifetimes(range(len(plan.kernels)), [kernel.arguments for kernel in plan.kernels],
+                         {n: s.nbytes for n, s in plan.storages.items() if s.kind == "temporary"})
+        assert plan.memories["REFERENCE"].lower_bound <= lower_bound(made), seed
 
 
 def test_a_better_order_is_found() -> None:
