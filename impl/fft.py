@@ -304,3 +304,48 @@ def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: i
     found: Complex = (rfft if onesided else fft)(frames, norm="ortho" if normalized else None)
     found = found.transpose(-1, -2)
     return found if return_complex is not False else found.real.stack(found.imag, dim=-1)
+
+
+def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+          window: Tensor | None = None, center: bool = True, normalized: bool = False,
+          onesided: bool = True, length: int | None = None, return_complex: bool = False) -> Any:
+    """The signal (..., samples) of which `stft` with these settings gives (..., frequencies,
+    windows): windows are added up, and divided by the sum of their squares.
+
+    Raises:
+        ArgumentError: the window has another length, or somewhere no window has a value.
+    """
+    if isinstance(input, Tensor):
+        input = Complex(input[..., 0], input[..., 1])
+    hop, size = hop_length or n_fft // 4, win_length or n_fft
+    shape = Tensor.ones(size) if window is None else window
+    if shape.shape != (size,) or size > n_fft:  # r[impl errors.argument.refused]
+        raise ArgumentError("istft", f"a window of shape {shape.shape}, win_length {size} and "
+                            f"n_fft {n_fft}", "give a window of win_length numbers, at most n_fft")
+    left = (n_fft - size) // 2
+    shape = shape.pad((left, n_fft - size - left))
+    norm = "ortho" if normalized else None
+    spectra = input.transpose(-1, -2)
+    frames: Any = irfft(spectra, n_fft, norm=norm) if onesided else ifft(spectra, norm=norm)
+    frames = frames if return_complex else frames.real if isinstance(frames, Complex) else frames
+    count, total = frames.shape[-2], n_fft + hop * (frames.shape[-2] - 1)
+    places = Tensor(np.arange(count)[:, None] * hop + np.arange(n_fft)).cast("int32").flatten()
+
+    def added(each: Tensor) -> Tensor:
+        flat = each.reshape(*each.shape[:-2], count * n_fft)
+        found: Tensor = flat.zeros_like()[..., :1].expand(*flat.shape[:-1], total).index_add(
+            -1, places, flat)
+        return found
+    weight = added(shape.square().expand(count, n_fft))
+    first = n_fft // 2 if center else 0
+    last = total - first if length is None else min(total, first + length)
+    if bool((weight[first:last] < 1e-11).any().item()):  # r[impl errors.argument.refused]
+        raise ArgumentError("istft", "somewhere no window has a value",
+                            "use a window and a hop_length that cover all samples")
+    inside = slice(first, last)
+    windowed = frames * shape
+    found = Complex(added(windowed.real), added(windowed.imag)) if return_complex \
+        else added(windowed)
+    found = found[..., inside] / weight[inside]
+    missing = 0 if length is None else max(0, length - found.shape[-1])
+    return found.pad((0, missing)) if missing and isinstance(found, Tensor) else found

@@ -10,6 +10,7 @@ import functools
 import importlib
 import inspect
 import math
+import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from impl import nn
+from impl import fft, nn, settings
 from impl import transforms as func
 from impl.complex import Complex
 from impl.device import Device
@@ -34,7 +35,9 @@ from impl.tensor.reduce import Ordered
 
 # These names will be those of tensors' functions here.
 _any, _float, _int, _bool = any, float, int, bool
+_range = range
 dtype = DType
+__path__: list[str] = []
 Size = tuple
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
 strided = contiguous_format = preserve_format = channels_last = None
@@ -46,28 +49,36 @@ set_rng_state = Tensor.set_rng_state
 _MEANT = {
     "autocast": "model.bfloat16(), or nothing: no dtype is changed unasked",
     "multiprocessing": "impl.distributed: one program in several processes",
-    "jit": "TinyJit(function)", "istft": "NumPy on z.numpy()",
+    "jit": "TinyJit(function)",
     "set_default_tensor_type": "torch.set_default_dtype",
-    "set_default_device": "the environment variable DEVICE", "from_dlpack": "Tensor.from_dlpack",
-    "set_float32_matmul_precision": "Context(ALLOW_TF32=1)",
-    "set_printoptions": "numpy.set_printoptions", "profiler": "DEBUG=2, or x.explain()",
+    "set_default_device": "the environment variable DEVICE", "profiler": "DEBUG=2, or x.explain()",
     "__version__": "impl.__version__: this is not PyTorch, and has none of its versions",
     "version": "impl.__version__: this is not PyTorch, and has none of its versions",
     "distributed": "impl.distributed: one program in several processes",
     "onnx": "the file of weights: impl.torch.save", "hub": "impl.torch.load of a file",
     "sparse": "x: all tensors are dense"}
 #: Modules with a home elsewhere.
-_MODULES = {"amp": "impl.nn.amp", "fft": "impl.fft"}
+_MODULES = {"amp": "impl.nn.amp"}
 #: Of `torch.special`: methods that have another name, and those that have the same.
 _SPECIAL = {"expit": "sigmoid", "gammaln": "lgamma", "psi": "digamma"}
 _SPECIAL |= {name: name for name in
              ("digamma entr erf erfc erfcx erfinv exp2 expm1 i0 i0e i1 i1e log1p log_ndtr "
               "log_softmax logit logsumexp ndtr ndtri polygamma round sinc "
-              "softmax xlog1py xlogy zeta").split()}
+              "softmax xlog1py xlogy zeta gammainc gammaincc airy_ai bessel_j0 bessel_j1 "
+              "bessel_y0 bessel_y1 modified_bessel_k0 modified_bessel_k1 "
+              "scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0 "
+              "chebyshev_polynomial_t chebyshev_polynomial_u shifted_chebyshev_polynomial_t "
+              "shifted_chebyshev_polynomial_u hermite_polynomial_h hermite_polynomial_he "
+              "laguerre_polynomial_l legendre_polynomial_p").split()}
+_SPECIAL |= {"modified_bessel_i0": "i0", "modified_bessel_i1": "i1", "multigammaln": "mvlgamma"}
 #: PyTorch's names of classes whose instances have one dtype.
 _KINDS = {"FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64,
           "HalfTensor": dtypes.float16, "LongTensor": dtypes.int64, "IntTensor": dtypes.int32,
-          "BoolTensor": dtypes.bool, "ByteTensor": dtypes.uint8}
+          "BoolTensor": dtypes.bool, "ByteTensor": dtypes.uint8, "CharTensor": dtypes.int8,
+          "ShortTensor": dtypes.int16, "BFloat16Tensor": dtypes.bfloat16}
+#: Of `torch.nn`, which is there under `torch`, too; and functions of `torch.nn.functional`.
+_OF_NN = ("ModuleDict", "ParameterDict")
+_OF_FUNCTIONAL = ("ctc_loss", "alpha_dropout", "feature_alpha_dropout", "bilinear", "embedding_bag")
 
 
 class device(str):  # noqa: N801  (PyTorch's name)
@@ -110,8 +121,12 @@ def _found(name: str) -> Any:
         return importlib.import_module(_MODULES[name])
     if name in ("finfo", "iinfo"):
         return getattr(importlib.import_module("impl.array_api"), name)
-    if name == "special":
-        return SimpleNamespace(**{each: _function(method) for each, method in _SPECIAL.items()})
+    if name in _OF_NN:
+        return getattr(nn, name)
+    if name in _OF_FUNCTIONAL:
+        return getattr(nn.functional, name)
+    if name == "GradScaler":
+        return nn.amp.GradScaler
     if name in ("save", "load"):
         from impl.nn import saving
         return getattr(saving, name)
@@ -130,7 +145,8 @@ def _near(name: str) -> str:
 
 def __dir__() -> list[str]:
     """What is here, and all methods."""
-    found = {*globals(), *_KINDS, *_MODULES, "special", "save", "load", "finfo", "iinfo",
+    found = {*globals(), *_KINDS, *_MODULES, *_OF_NN, *_OF_FUNCTIONAL, "GradScaler", "save", "load",
+             "finfo", "iinfo",
              *(each for each in dir(dtypes) if isinstance(getattr(dtypes, each), DType)),
              *(each for each in dir(Tensor)
                if each not in _MEANT and callable(getattr(Tensor, each)))}
@@ -288,7 +304,7 @@ def _running(name: str) -> Callable[[Tensor, int], Any]:
         here = (input == values) | (input.isnan() if input.is_floating_point() else False)
         count = Tensor.arange(input.shape[dim], dtype=dtypes.int64)
         along = count.reshape(*(-1 if axis == dim % len(input.shape) else 1
-                                for axis in range(len(input.shape))))
+                                for axis in _range(len(input.shape))))
         return Ordered(values, here.where(along, 0).cummax(dim))
 
     running.__name__ = name
@@ -327,7 +343,7 @@ def _of_inputs(derivative: Callable[..., Any]) -> Callable[..., Any]:
                 **_: Any) -> Any:
         alone = isinstance(inputs, Tensor)
         given = (inputs,) if alone else tuple(inputs)
-        found = derivative(func, argnums=0 if alone else tuple(range(len(given))))(*given)
+        found = derivative(func, argnums=0 if alone else tuple(_range(len(given))))(*given)
         return found if create_graph else _detached(found)
     derived.__name__, derived.__doc__ = derivative.__name__, derivative.__doc__
     return derived
@@ -365,7 +381,7 @@ def _jvp(function: Callable[..., Any], given: tuple[Any, ...], along: Any) -> tu
 
 
 def _hvp(function: Callable[..., Any], given: tuple[Any, ...], along: Any) -> tuple[Any, Any]:
-    slope = func.grad(function, argnums=tuple(range(len(given))))
+    slope = func.grad(function, argnums=tuple(_range(len(given))))
     return function(*given), func.jvp(slope, given, _ones(given) if along is None else along)[1]
 
 
@@ -463,8 +479,12 @@ def polar(abs: Tensor, angle: Tensor) -> Any:
 
 def stft(*given: Any, **named: Any) -> Any:
     """`impl.fft.stft`."""
-    from impl import fft
     return fft.stft(*given, **named)
+
+
+def istft(*given: Any, **named: Any) -> Any:
+    """`impl.fft.istft`."""
+    return fft.istft(*given, **named)
 
 
 def set_default_dtype(d: Any) -> None:
@@ -514,6 +534,64 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
 def compile(model: Any = None, **options: Any) -> Any:
     """`TinyJit` of a function, or of a model, whose attributes it has; options change nothing."""
     return compile if model is None else TinyJit(model)
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """"highest": products of float32 as they are; "high" and "medium" let GPUs use TF32."""
+    Context(ALLOW_TF32=_int(precision != "highest")).__enter__()
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` has set."""
+    return "high" if settings.get("ALLOW_TF32") else "highest"
+
+
+def set_printoptions(precision: int | None = None, threshold: int | None = None,
+                     edgeitems: int | None = None, linewidth: int | None = None,
+                     profile: str | None = None, sci_mode: bool | None = None) -> None:
+    """How elements are printed: NumPy's options."""
+    named = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems,
+             "linewidth": linewidth, "suppress": None if sci_mode is None else not sci_mode}
+    np.set_printoptions(**{name: value for name, value in named.items()  # type: ignore[arg-type]
+                           if value is not None})
+
+
+def initial_seed() -> int:
+    """The seed of the random numbers."""
+    return _int(get_rng_state()[0])
+
+
+def seed() -> int:
+    """Seed the random numbers anew, by chance; the seed."""
+    made = _int.from_bytes(os.urandom(4), "little")
+    manual_seed(made)
+    return made
+
+
+def get_default_device() -> device:
+    """The device of a tensor of which nothing else is said."""
+    return device(Device.DEFAULT)
+
+
+def range(start: float = 0, end: float = 0, step: float = 1, **named: Any) -> Tensor:
+    """Numbers from `start` to `end`, which is one of them."""
+    count = math.floor((end - start) / step) + 1
+    return Tensor.arange(count, **{"dtype": dtypes.default_float, **named}) * step + start
+
+
+def typename(obj: Any) -> str:
+    """The name of its class."""
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+
+
+def is_storage(obj: Any) -> bool:
+    """False: memory is no object here."""
+    return False
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """True: all are."""
+    return True
 
 
 def set_num_threads(count: int) -> None:
@@ -576,7 +654,11 @@ backends = SimpleNamespace(
     cudnn=SimpleNamespace(benchmark=False, deterministic=True, enabled=False,
                           is_available=lambda: False),
     cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)))
-use_deterministic_algorithms = _nothing
+use_deterministic_algorithms = set_flush_denormal = set_warn_always = _nothing
+default_generator = SimpleNamespace(manual_seed=manual_seed, get_state=get_rng_state,
+                                    set_state=set_rng_state, initial_seed=initial_seed)
+from_dlpack = Tensor.from_dlpack
+channels_last_3d = None
 
 
 #: What is said of names in the parts below.
@@ -604,19 +686,27 @@ def _publish_parts() -> dict[str, Any]:
                          "autograd.functional", jacobian=_of_inputs(func.jacrev),
                          hessian=_of_inputs(func.hessian), vjp=_along(_vjp), jvp=_along(_jvp),
                          hvp=_along(_hvp), vhp=_along(_hvp)))
-    for name, module in (("nn", nn), ("optim", nn.optim), ("nn.functional", functional),
+    modules: Any = (("nn", nn), ("optim", nn.optim), ("nn.functional", functional),
                          ("nn.init", init), ("nn.utils", nn.utils),
+                         ("nn.utils.rnn", nn.utils.rnn),
+                         ("nn.utils.parametrize", nn.utils.parametrize),
+                         ("nn.utils.parametrizations", nn.utils.parametrizations),
+                         ("linalg", Tensor.linalg), ("fft", fft), ("amp", nn.amp),
+                         ("cuda.amp", nn.amp), ("cuda", cuda),
                          ("nn.parameter", nn.parameter), ("optim.lr_scheduler", lr_scheduler),
                          ("optim.swa_utils", swa_utils), ("utils.data", data),
-                         ("distributions", distributions)):
+                         ("distributions", distributions))
+    for name, module in modules:
         sys.modules[f"{__name__}.{name}"] = module
     functions = _part("func", **{name: getattr(func, name) for name in func.__all__},
                       functional_call=nn.state.functional_call,
                       stack_module_state=nn.state.stack_module_state)
+    special = _part("special", **{each: _function(method) for each, method in _SPECIAL.items()})
     checked = SimpleNamespace(checkpoint=lambda function, *given, **_: func.checkpoint(function)(
         *given))
     return {"utils": _part("utils", data=data, checkpoint=checked), "func": functions,
-            "linalg": Tensor.linalg, "autograd": autograd, "distributions": distributions}
+            "special": special, "linalg": Tensor.linalg, "autograd": autograd,
+            "distributions": distributions}
 
 
 globals().update(_publish_parts())

@@ -327,19 +327,9 @@ def negative(x: Array, /) -> Array:
 
 
 def nextafter(x1: Any, x2: Any, /) -> Array:
-    """The next number after x1 in the direction of x2."""
+    """`Tensor.nextafter`"""
     first, second = _both(x1, x2)
-    first, second = (asarray(one) for one in first.broadcast_tensors(asarray(second)))
-    bits = dtypes.int32 if first.dtype is dtypes.float32 else dtypes.int64
-    pattern = first.bitcast(bits)
-    least = asarray(1, dtype=bits).expand(first.shape)
-    grown = ((first > 0) == (second > first)).where(pattern + 1, pattern - 1)
-    from_zero = (second > 0).where(least, least + int(bits.min))
-    moved = first.eq(0).where(from_zero, grown).bitcast(first.dtype)
-    found = first.eq(second).where(second, moved)
-    found = (first.isnan() | second.isnan()).where(float("nan"), found)
-    return array_of(found)
-
+    return array_of(first.nextafter(second))
 
 
 def not_equal(x1: Any, x2: Any, /) -> Array:

@@ -27,6 +27,10 @@ _LAYERS = {
         "ParameterList", "Sequential", "Unflatten"), "containers"),
     **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
         "ConvTranspose3d"), "convolution"),
+    **dict.fromkeys(("LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d",
+        "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d",
+        "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d",
+        "LazyLinear"), "lazy"),
     **dict.fromkeys(("Bilinear", "Embedding", "EmbeddingBag", "Linear"), "linear"),
     **dict.fromkeys(("BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss",
         "CrossEntropyLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss",
@@ -109,6 +113,21 @@ if TYPE_CHECKING:
         ConvTranspose1d,
         ConvTranspose2d,
         ConvTranspose3d,
+    )
+    from impl.nn.lazy import (
+        LazyBatchNorm1d,
+        LazyBatchNorm2d,
+        LazyBatchNorm3d,
+        LazyConv1d,
+        LazyConv2d,
+        LazyConv3d,
+        LazyConvTranspose1d,
+        LazyConvTranspose2d,
+        LazyConvTranspose3d,
+        LazyInstanceNorm1d,
+        LazyInstanceNorm2d,
+        LazyInstanceNorm3d,
+        LazyLinear,
     )
     from impl.nn.linear import Bilinear, Embedding, EmbeddingBag, Linear
     from impl.nn.loss import (
@@ -208,9 +227,12 @@ if TYPE_CHECKING:
 #: What is said of other names in `nn.utils`.
 _OF_UTILS = {
     "prune": "weight.assign(weight * mask) after each step of the optimiser",
-    **dict.fromkeys(("weight_norm", "spectral_norm", "parametrize", "parametrizations"),
-                    "a layer whose __call__ computes its weight from parameters"),
     "fuse_conv_bn_eval": "TinyJit of the model in eval()"}
+
+
+def _made_at_once(module_cls: Any, *given: Any, **named: Any) -> Any:
+    """A layer: its first values are lazy, and cost nothing where they are replaced."""
+    return module_cls(*given, **named)
 
 
 def __getattr__(name: str) -> Any:
@@ -220,9 +242,20 @@ def __getattr__(name: str) -> Any:
     elif name in ("amp", "data", "distributions", "functional", "init", "saving", "swa_utils"):
         value = importlib.import_module(f"impl.nn.{name}")
     elif name == "utils":  # where PyTorch has the clipping of gradients
-        from impl.nn import rnn
+        from impl.nn import parametrize, rnn
         value = Part("nn.utils", _OF_UTILS, clip_grad_norm_=optim.clip_grad_norm_,
+                     clip_grad_norm=optim.clip_grad_norm_,
                      clip_grad_value_=optim.clip_grad_value_, rnn=rnn,
+                     get_total_norm=optim.get_total_norm,
+                     clip_grads_with_norm_=optim.clip_grads_with_norm_,
+                     weight_norm=parametrize.weight_norm,
+                     remove_weight_norm=parametrize.remove_weight_norm,
+                     spectral_norm=parametrize.spectral_norm,
+                     remove_spectral_norm=parametrize.remove_spectral_norm,
+                     skip_init=_made_at_once, parametrize=parametrize,
+                     parametrizations=SimpleNamespace(
+                         weight_norm=parametrize.weight_norm,
+                         spectral_norm=parametrize.spectral_norm),
                      parameters_to_vector=state.parameters_to_vector,
                      vector_to_parameters=state.vector_to_parameters)
     elif name == "parameter":

@@ -217,7 +217,9 @@ def _again(layer: Module) -> Module:
 class TransformerEncoder(Module):
     """Several layers of an encoder, each like the one that is given."""
 
-    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
+                 enable_nested_tensor: bool = True, mask_check: bool = True) -> None:
+        """The last two are PyTorch's, about how it computes, and change nothing."""
         self.layers = ModuleList(_again(encoder_layer) for _ in range(num_layers))
         self.num_layers, self.norm = num_layers, norm
 
@@ -249,14 +251,16 @@ class Transformer(Module):
     def __init__(self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6,
                  num_decoder_layers: int = 6, dim_feedforward: int = 2048, dropout: float = 0.1,
                  activation: str | Callable[[Tensor], Tensor] = "relu",
+                 custom_encoder: Any = None, custom_decoder: Any = None,
                  layer_norm_eps: float = 1e-5, batch_first: bool = False,
                  norm_first: bool = False, bias: bool = True) -> None:
         settings: Any = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
                          batch_first, norm_first, bias)
-        self.encoder = TransformerEncoder(
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        self.encoder = custom_encoder or TransformerEncoder(
             TransformerEncoderLayer(*settings), num_encoder_layers,
             LayerNorm(d_model, layer_norm_eps, bias=bias))
-        self.decoder = TransformerDecoder(
+        self.decoder = custom_decoder or TransformerDecoder(
             TransformerDecoderLayer(*settings), num_decoder_layers,
             LayerNorm(d_model, layer_norm_eps, bias=bias))
 
@@ -264,7 +268,8 @@ class Transformer(Module):
                 tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
                 src_key_padding_mask: Tensor | None = None,
                 tgt_key_padding_mask: Tensor | None = None,
-                memory_key_padding_mask: Tensor | None = None) -> Tensor:
+                memory_key_padding_mask: Tensor | None = None, src_is_causal: bool | None = None,
+                tgt_is_causal: bool | None = None, memory_is_causal: bool = False) -> Tensor:
         memory = self.encoder(src, src_mask, src_key_padding_mask)
         result: Tensor = self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
                                       memory_key_padding_mask)

@@ -88,7 +88,10 @@ class ConvTranspose2d(Module):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int | Sequence[int],
                  stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0,
                  output_padding: int | Sequence[int] = 0, groups: int = 1, bias: bool = True,
-                 dilation: int | Sequence[int] = 1) -> None:
+                 dilation: int | Sequence[int] = 1, padding_mode: str = "zeros") -> None:
+        if padding_mode != "zeros":  # r[impl errors.argument.refused]
+            raise ShapeError(f"nn.{type(self).__name__}", f"padding_mode={padding_mode!r} is "
+                             "not known", "use zeros: here padding cuts off")
         self.kernel_size = each_axis(kernel_size, self.axes)
         self.stride, self.padding, self.output_padding = stride, padding, output_padding
         self.dilation, self.groups = dilation, groups

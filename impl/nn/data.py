@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 from impl.errors import ArgumentError
+from impl.nn import sampling
 from impl.nn.names import publish
+from impl.nn.sampling import *  # noqa: F403
 from impl.tensor import Tensor
 
-__all__ = ["DataLoader", "Dataset", "Subset", "TensorDataset", "random_split"]
+__all__ = ["ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset",
+           "StackDataset", "Subset", "TensorDataset", "get_worker_info", "random_split",
+           *sampling.__all__]
 publish("data", __all__)
 
 
@@ -23,6 +27,81 @@ class Dataset:
 
     def __len__(self) -> int:
         raise NotImplementedError
+
+    def __add__(self, other: Any) -> Any:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset):
+    """Examples one after the other: a subclass has `__iter__`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def __add__(self, other: Any) -> ChainDataset:
+        return ChainDataset([self, other])
+
+
+class ChainDataset(IterableDataset):
+    """The examples of several datasets that are only iterated, one after the other."""
+
+    def __init__(self, datasets: Any) -> None:
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator[Any]:
+        for one in self.datasets:
+            yield from one
+
+    def __len__(self) -> int:
+        return sum(len(one) for one in self.datasets)
+
+
+class ConcatDataset(Dataset):
+    """The examples of several datasets, numbered on."""
+
+    def __init__(self, datasets: Any) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:  # r[impl errors.argument.refused]
+            raise ArgumentError("ConcatDataset", "there is no dataset", "give one at least")
+        self.cumulative_sizes = np.cumsum([len(one) for one in self.datasets]).tolist()
+
+    def __len__(self) -> int:
+        return int(self.cumulative_sizes[-1])
+
+    def __getitem__(self, index: int) -> Any:
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):  # r[impl errors.argument.refused]
+            raise IndexError(f"ConcatDataset: example {index} of {len(self)}")
+        number = int(np.searchsorted(self.cumulative_sizes, place, "right"))
+        before = self.cumulative_sizes[number - 1] if number else 0
+        return self.datasets[number][place - before]
+
+
+class StackDataset(Dataset):
+    """Datasets of one length side by side: example i is a tuple, or a dict, of theirs."""
+
+    def __init__(self, *datasets: Any, **named: Any) -> None:
+        if bool(datasets) == bool(named):  # r[impl errors.argument.refused]
+            raise ArgumentError("StackDataset", "datasets with names and without, or none",
+                                "give all of them one way")
+        self.datasets: Any = named or datasets
+        lengths = {len(one) for one in (named.values() if named else datasets)}
+        if len(lengths) != 1:  # r[impl errors.argument.refused]
+            raise ArgumentError("StackDataset", f"lengths {sorted(lengths)} differ",
+                                "give datasets of one length")
+        self.length = lengths.pop()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: one[index] for name, one in self.datasets.items()}
+        return tuple(one[index] for one in self.datasets)
+
+
+def get_worker_info() -> None:
+    """None: no other processes load data."""
 
 
 class TensorDataset(Dataset):
@@ -86,10 +165,16 @@ class DataLoader:
                  sampler: Any = None, batch_sampler: Any = None, num_workers: int = 0,
                  collate_fn: Callable[[list[Any]], Any] | None = None, pin_memory: bool = False,
                  drop_last: bool = False, generator: Any = None,
-                 persistent_workers: bool = False) -> None:
+                 persistent_workers: bool = False, timeout: float = 0,
+                 worker_init_fn: Any = None, prefetch_factor: int | None = None,
+                 multiprocessing_context: Any = None, pin_memory_device: str = "",
+                 in_order: bool = True) -> None:
         if batch_sampler is None and batch_size is not None and batch_size < 1:
             # r[impl errors.argument.refused]
             raise ArgumentError("DataLoader", f"batch_size is {batch_size}", "give 1 or more")
+        if shuffle and sampler is not None:  # r[impl errors.argument.refused]
+            raise ArgumentError("DataLoader", "shuffle and a sampler: each is an order",
+                                "leave out shuffle=True")
         self.dataset, self.batch_size, self.shuffle = dataset, batch_size, shuffle
         self.sampler, self.batch_sampler = sampler, batch_sampler
         self.collate_fn, self.drop_last, self.generator = collate_fn, drop_last, generator
@@ -102,7 +187,7 @@ class DataLoader:
         return count // size if self.drop_last else -(-count // size)
 
     def __iter__(self) -> Iterator[Any]:
-        if not hasattr(self.dataset, "__getitem__"):
+        if isinstance(self.dataset, IterableDataset) or not hasattr(self.dataset, "__getitem__"):
             yield from self._streamed()
             return
         for numbers in self._numbers():
@@ -136,11 +221,14 @@ class DataLoader:
             return order
 
     def _streamed(self) -> Iterator[Any]:
-        """Batches of a dataset that is only iterated."""
+        """Batches of a dataset that is only iterated; its examples, if there is no size."""
+        if self.batch_size is None:
+            yield from self.dataset
+            return
         batch = []
         for example in self.dataset:
             batch.append(example)
-            if len(batch) == (self.batch_size or 1):
+            if len(batch) == self.batch_size:
                 yield self._joined(batch)
                 batch = []
         if batch and not self.drop_last:
@@ -162,9 +250,11 @@ def collate(batch: list[Any]) -> Any:
         return Tensor.stack(batch)
     if isinstance(first, Mapping):
         return {key: collate([one[key] for one in batch]) for key in first}
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(collate(list(parts)) for parts in zip(*batch, strict=True)))
     if isinstance(first, (tuple, list)):
         return [collate(list(parts)) for parts in zip(*batch, strict=True)]
-    if isinstance(first, str):
+    if isinstance(first, (str, bytes)):
         return batch
     return Tensor(np.stack(batch)) if isinstance(first, np.ndarray) else Tensor(batch)
 

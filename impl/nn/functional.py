@@ -10,12 +10,13 @@ from impl.errors import name_missing, nearest
 from impl.nn.linear import table
 from impl.nn.loss import ctc_loss
 from impl.nn.names import missing
+from impl.nn.normalization import AlphaDropout, FeatureAlphaDropout
 from impl.tensor import Tensor
 
-__all__ = ["avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-           "conv_transpose2d", "conv_transpose3d", "cross_entropy", "ctc_loss", "dropout",
-           "embedding", "embedding_bag", "max_pool2d",
-           "nll_loss", "relu", "rms_norm", "unfold"]
+__all__ = ["alpha_dropout", "avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d",
+           "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy",
+           "ctc_loss", "dropout", "embedding", "embedding_bag", "feature_alpha_dropout",
+           "max_pool2d", "nll_loss", "relu", "rms_norm", "unfold"]
 
 
 #: Functions whose work a layer does.
@@ -41,9 +42,25 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return input.relu_() if inplace else input.relu()
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True,
+            inplace: bool = False) -> Tensor:
     """x.dropout(p), which drops unless it is said that nothing is learned."""
-    return input.dropout(p, training)
+    dropped = input.dropout(p, training)
+    return input.assign(dropped) if inplace else dropped
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
+                  inplace: bool = False) -> Tensor:
+    """What `nn.AlphaDropout` gives."""
+    dropped: Tensor = AlphaDropout(p, inplace).train(training)(input)
+    return dropped
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
+                          inplace: bool = False) -> Tensor:
+    """What `nn.FeatureAlphaDropout` gives."""
+    dropped: Tensor = FeatureAlphaDropout(p, inplace).train(training)(input)
+    return dropped
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None,

@@ -1,8 +1,11 @@
 """First values of parameters, under the names of `torch.nn.init`: each changes a tensor."""
 from __future__ import annotations
 
+import functools
 import math
-from typing import NoReturn
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -20,20 +23,32 @@ def __getattr__(name: str) -> NoReturn:
     raise missing(name, (), "nn.init")  # r[impl errors.name.missing]
 
 
+def _drawn(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that may be given `generator=`, whose random numbers it then takes."""
+    @functools.wraps(function)
+    def call(*given: Any, generator: Any = None, **named: Any) -> Tensor:
+        with generator or nullcontext():
+            return function(*given, **named)
+    return call
+
+
 def _set(tensor: Tensor, value: Tensor) -> Tensor:
     return tensor.assign(value.shard_like(tensor).cast(tensor.dtype))
 
 
+@_drawn
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Numbers from a to b, all as likely."""
     return _set(tensor, Tensor.uniform(*tensor.shape, low=a, high=b))
 
 
+@_drawn
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Normal numbers."""
     return _set(tensor, Tensor.normal(*tensor.shape, mean=mean, std=std))
 
 
+@_drawn
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0,
                   b: float = 2.0) -> Tensor:
     """Normal numbers of which those outside a to b are drawn again."""
@@ -74,6 +89,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return _set(tensor, Tensor(value))
 
 
+@_drawn
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
     """Normal numbers, of which a part of each column is 0."""
     _axes(tensor, "sparse_", 2, 2)
@@ -82,6 +98,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
     return _set(tensor, kept.where(Tensor.normal(*tensor.shape, std=std), 0))
 
 
+@_drawn
 def orthogonal_(tensor: Tensor, gain: float = 1) -> Tensor:
     """Rows, or columns if there are fewer, that are orthonormal (Saxe et al., 2013)."""
     _axes(tensor, "orthogonal_", 2, None)
@@ -93,17 +110,20 @@ def orthogonal_(tensor: Tensor, gain: float = 1) -> Tensor:
     return _set(tensor, Tensor(np.ascontiguousarray(gain * value)).reshape(tensor.shape))
 
 
+@_drawn
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Glorot and Bengio's uniform numbers."""
     bound = gain * math.sqrt(6 / sum(_fans(tensor, "xavier_uniform_")))
     return uniform_(tensor, -bound, bound)
 
 
+@_drawn
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Glorot and Bengio's normal numbers."""
     return normal_(tensor, 0, gain * math.sqrt(2 / sum(_fans(tensor, "xavier_normal_"))))
 
 
+@_drawn
 def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in",
                      nonlinearity: str = "leaky_relu") -> Tensor:
     """He's uniform numbers."""
@@ -111,6 +131,7 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in",
     return uniform_(tensor, -bound, bound)
 
 
+@_drawn
 def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in",
                     nonlinearity: str = "leaky_relu") -> Tensor:
     """He's normal numbers."""

@@ -67,23 +67,30 @@ class Embedding(Module):
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
-                 max_norm: float | None = None, norm_type: float = 2.0) -> None:
+                 max_norm: float | None = None, norm_type: float = 2.0,
+                 scale_grad_by_freq: bool = False, sparse: bool = False,
+                 _weight: Tensor | None = None, _freeze: bool = False) -> None:
         sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
+        if scale_grad_by_freq:
+            raise ArgumentError(type(self).__name__, "scale_grad_by_freq is true",
+                                "leave it out, and use an optimiser that scales, as Adam")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.max_norm, self.norm_type = max_norm, norm_type
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         weight = Tensor.randn(num_embeddings, embedding_dim)
         if self.padding_idx is not None:
             weight = others(weight, self.padding_idx).where(weight, 0)
-        self.weight = weight.requires_grad_()
+        weight = weight if _weight is None else _weight.detach()
+        self.weight = weight.requires_grad_(not _freeze)
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True,
-                        padding_idx: int | None = None) -> Embedding:
+                        padding_idx: int | None = None, max_norm: float | None = None,
+                        norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+                        sparse: bool = False) -> Embedding:
         """A layer with a given matrix, which is learned if it is not frozen."""
-        layer = cls(embeddings.shape[0], embeddings.shape[1], padding_idx)
-        layer.weight = embeddings.detach().requires_grad_(not freeze)
-        return layer
+        return cls(embeddings.shape[0], embeddings.shape[1], padding_idx, max_norm, norm_type,
+                   scale_grad_by_freq, sparse, _weight=embeddings, _freeze=freeze)
 
     def table(self) -> Tensor:
         """The matrix as it is used."""
@@ -100,12 +107,8 @@ class EmbeddingBag(Embedding):
                  norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
                  sparse: bool = False, _weight: Tensor | None = None,
                  include_last_offset: bool = False, padding_idx: int | None = None) -> None:
-        if scale_grad_by_freq:
-            raise ArgumentError("EmbeddingBag", "scale_grad_by_freq is true",
-                                "leave it out, and use an optimiser that scales, as Adam")
-        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type)
-        if _weight is not None:
-            self.weight = _weight.requires_grad_()
+        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type,
+                         scale_grad_by_freq, sparse, _weight)
         self.mode, self.include_last_offset = mode, include_last_offset
 
     def forward(self, input: Tensor, offsets: Tensor | None = None,

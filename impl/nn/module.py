@@ -21,7 +21,6 @@ __all__ = ["Buffer", "Module", "Parameter"]
 
 #: What else PyTorch's modules have, and what to write here.
 _ELSEWHERE = {"share_memory": "nothing: processes are those of MPI",
-              "register_forward_hook": "a layer of your own around this one",
               "register_full_backward_hook": "x.gradient(...) for what you want to see"}
 
 
@@ -42,6 +41,46 @@ def Buffer(data: Any) -> Tensor:  # noqa: N802
     return tensor
 
 
+class Hook:
+    """A function that is called beside a layer, until `remove()`."""
+
+    __slots__ = ("kept", "function", "named")
+
+    def __init__(self, kept: list[Hook], function: Callable[..., Any], named: bool) -> None:
+        self.kept, self.function, self.named = kept, function, named
+
+    def remove(self) -> None:
+        """Call it no more."""
+        if self in self.kept:
+            self.kept.remove(self)
+
+
+class Hooks:
+    """The functions that are called before and after one layer."""
+
+    __slots__ = ("before", "after")
+
+    def __init__(self) -> None:
+        self.before: list[Hook] = []
+        self.after: list[Hook] = []
+
+    def called(self, layer: Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """What the layer gives, with all functions called."""
+        for hook in list(self.before):
+            found = hook.function(layer, given, named) if hook.named else \
+                hook.function(layer, given)
+            if found is not None and hook.named:
+                given, named = found
+            elif found is not None:
+                given = found if isinstance(found, tuple) else (found,)
+        output = layer.forward(*given, **named)
+        for hook in list(self.after):
+            found = hook.function(layer, given, named, output) if hook.named else \
+                hook.function(layer, given, output)
+            output = output if found is None else found
+        return output
+
+
 class Module:
     """The base of all layers of `nn`, with the methods that PyTorch's modules have.
 
@@ -50,6 +89,8 @@ class Module:
     """
 
     _made = ""
+    #: Functions that are called before and after `forward`.
+    _hooks: Hooks | None = None
     #: What `train()` and `eval()` said.
     _mode: bool | None = None
     #: Names of the tensors that are not learned, and of those that are not even saved.
@@ -63,6 +104,7 @@ class Module:
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         layer = object.__new__(cls)
+        named = {name: value for name, value in named.items() if name not in ("device", "dtype")}
         with suppress(TypeError):  # a copy is made of nothing
             made = inspect.signature(cls.__init__).bind(layer, *given, **named)
             made.apply_defaults()
@@ -72,13 +114,38 @@ class Module:
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         """What `forward` returns."""
-        return self.forward(*given, **named)
+        if self._hooks is None:
+            return self.forward(*given, **named)
+        return self._hooks.called(self, given, named)
+
+    # What is called beside it
+
+    def register_forward_hook(self, hook: Callable[..., Any], *, prepend: bool = False,
+                              with_kwargs: bool = False, always_call: bool = False) -> Hook:
+        """Call hook(layer, arguments, output) after each call; what it returns is the output.
+
+        `with_kwargs`: hook(layer, arguments, keywords, output). The handle has `remove()`.
+        """
+        return self._hooked("after", hook, prepend, with_kwargs)
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any], *, prepend: bool = False,
+                                  with_kwargs: bool = False) -> Hook:
+        """Call hook(layer, arguments) before each call; what it returns are the arguments."""
+        return self._hooked("before", hook, prepend, with_kwargs)
+
+    def _hooked(self, when: str, hook: Callable[..., Any], prepend: bool, named: bool) -> Hook:
+        if self._hooks is None:
+            self._hooks = Hooks()
+        kept = getattr(self._hooks, when)
+        made = Hook(kept, hook, named)
+        kept.insert(0 if prepend else len(kept), made)
+        return made
 
     def __repr__(self) -> str:
         """`Linear(in_features=3, out_features=4, bias=True)`; layers inside on lines below it."""
         inner = [f"({name}): {layer!r}".replace("\n", "\n  ")
                  for name, layer in self.named_children()]
-        body = "\n  " + "\n  ".join(inner) + "\n" if inner else self._made
+        body = "\n  " + "\n  ".join(inner) + "\n" if inner else self.extra_repr()
         return f"{type(self).__name__}({body})"
 
     # What is inside
@@ -161,6 +228,18 @@ class Module:
 
     register_module = add_module
 
+    def get_parameter(self, target: str) -> Tensor:
+        """The tensor of a name such as "layers.0.weight"."""
+        return dict(self.named_parameters())[target]
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The tensor that is not learned of a name such as "layers.0.running_mean"."""
+        return dict(self.named_buffers())[target]
+
+    def extra_repr(self) -> str:
+        """What stands in the parentheses of a layer without others in it."""
+        return self._made
+
     # Changing all that is inside
 
     @property
@@ -231,6 +310,15 @@ class Module:
     def float(self) -> Self:
         """All floats in float32."""
         return self._as("float32")
+
+    def type(self, dst_type: Any) -> Self:
+        """All floats in another dtype."""
+        from impl.dtypes import as_dtype
+        return self.to(as_dtype(dst_type))
+
+    def compile(self, *given: Any, **named: Any) -> Self:
+        """This layer, which runs as it is: `TinyJit(layer)` is one that is captured."""
+        return self
 
     def double(self) -> Self:
         """All floats in float64."""

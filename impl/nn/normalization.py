@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from impl.errors import ShapeError
+from impl.errors import ArgumentError, ShapeError
 from impl.nn.module import Module, sizes
 from impl.tensor import Tensor
 
@@ -31,12 +31,13 @@ class BatchNorm(Module):
     num_batches_tracked: Tensor
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True,
-                 track_running_stats: bool = True, momentum: float | None = 0.1) -> None:
+                 track_running_stats: bool = True, momentum: float | None = 0.1,
+                 bias: bool = True) -> None:
         sizes(self, num_features=num_features)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.track_running_stats = track_running_stats
         self.weight = Tensor.ones(num_features, requires_grad=True) if affine else None
-        self.bias = Tensor.zeros(num_features, requires_grad=True) if affine else None
+        self.bias = Tensor.zeros(num_features, requires_grad=True) if affine and bias else None
         if track_running_stats:
             self.register_buffer("running_mean", _stored(0, num_features))
             self.register_buffer("running_var", _stored(1, num_features))
@@ -68,8 +69,9 @@ class BatchNorm2d(BatchNorm):
     """BatchNorm with the arguments in PyTorch's order, for (batch, channels, height, width)."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
-                 affine: bool = True, track_running_stats: bool = True) -> None:
-        super().__init__(num_features, eps, affine, track_running_stats, momentum)
+                 affine: bool = True, track_running_stats: bool = True,
+                 bias: bool = True) -> None:
+        super().__init__(num_features, eps, affine, track_running_stats, momentum, bias)
 
 
 class BatchNorm1d(BatchNorm2d):
@@ -109,8 +111,13 @@ class RMSNorm(Module):
     `eps=None` is the distance from 1 to the next float32, as in PyTorch.
     """
 
-    def __init__(self, dim: int | Sequence[int], eps: float | None = 1e-6,
-                 elementwise_affine: bool = True) -> None:
+    def __init__(self, dim: int | Sequence[int] | None = None, eps: float | None = 1e-6,
+                 elementwise_affine: bool = True, *,
+                 normalized_shape: int | Sequence[int] | None = None) -> None:
+        dim = normalized_shape if dim is None else dim
+        if dim is None:  # r[impl errors.argument.refused]
+            raise ArgumentError("nn.RMSNorm", "there is no shape",
+                                "give the sizes of the last axes")
         self.shape = (dim,) if isinstance(dim, int) else tuple(dim)
         sizes(self, **{"dim": dim} if isinstance(dim, int) else {})
         self.eps = 2.0 ** -23 if eps is None else eps
@@ -129,11 +136,11 @@ class GroupNorm(Module):
     """Normalises groups of channels (axis 1) together with all axes after it."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5,
-                 affine: bool = True) -> None:
+                 affine: bool = True, bias: bool = True) -> None:
         sizes(self, num_groups, num_channels=num_channels)
         self.num_groups, self.eps = num_groups, eps
         self.weight = Tensor.ones(num_channels, requires_grad=True) if affine else None
-        self.bias = Tensor.zeros(num_channels, requires_grad=True) if affine else None
+        self.bias = Tensor.zeros(num_channels, requires_grad=True) if affine and bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         return x.group_norm(self.num_groups, self.weight, self.bias, self.eps)
@@ -156,8 +163,9 @@ class InstanceNorm2d(BatchNorm2d):
     axes = 2
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1,
-                 affine: bool = False, track_running_stats: bool = False) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats)
+                 affine: bool = False, track_running_stats: bool = False,
+                 bias: bool = True) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x if x.ndim > self.axes + 1 else x.unsqueeze(0)

@@ -707,18 +707,34 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float,
-                    norm_type: float = 2.0) -> Tensor:
+                    norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
     """Scale all gradients so that their norm, taken together, is at most `max_norm`; return what it
     was.
     """
     gradients = _gradients(parameters)
     if not gradients:
         return Tensor(0.0)
-    total = Tensor.stack([each.norm(norm_type) for each in gradients]).norm(norm_type)
-    factor = (max_norm / (total + 1e-6)).clip(max=1.0)
-    for gradient in gradients:
-        gradient.assign(gradient * factor.cast(gradient.dtype))
+    total = get_total_norm(gradients, norm_type)
+    if error_if_nonfinite and not math.isfinite(total.item()):  # r[impl errors.argument.refused]
+        raise ArgumentError("clip_grad_norm_", f"the norm is {total.item()}",
+                            "look for NaN and infinity in the gradients")
+    clip_grads_with_norm_(parameters, max_norm, total)
     return total
+
+
+def get_total_norm(tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
+    """The norm of several tensors, taken together."""
+    given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    return Tensor.stack([one.norm(norm_type) for one in given]).norm(norm_type) if given \
+        else Tensor(0.0)
+
+
+def clip_grads_with_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float,
+                          total_norm: Tensor) -> None:
+    """Scale all gradients as `clip_grad_norm_` does, by a norm that is known."""
+    factor = (max_norm / (total_norm + 1e-6)).clip(max=1.0)
+    for gradient in _gradients(parameters):
+        gradient.assign(gradient * factor.cast(gradient.dtype))
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:

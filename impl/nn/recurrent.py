@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from impl.errors import ShapeError
 from impl.nn.linear import uniform_weights
 from impl.nn.module import Module, sizes
+from impl.nn.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from impl.tensor import Tensor
 from impl.transforms import scan
 
@@ -142,8 +143,13 @@ class RNN(Module):
         found: Tensor | None = vars(self).get(f"{part}_{name}")
         return found
 
-    def _along(self, x: Tensor, first: _State, name: str) -> tuple[_State, Tensor]:
-        """One layer in one direction: its last states, and its outputs."""
+    def _along(self, x: Tensor, first: _State, name: str,
+               there: Tensor | None) -> tuple[_State, Tensor]:
+        """One layer in one direction: its last states, and its outputs.
+
+        `there` says at which places (length, batch, 1) a sequence goes on: elsewhere its states
+        stay what they are.
+        """
         weight, bias = self._weight("weight_hh", name), self._weight("bias_hh", name)
         smaller = self._weight("weight_hr", name)
         step = _kind(self, self.nonlinearity)[1]
@@ -158,7 +164,15 @@ class RNN(Module):
         entering = self._weight("weight_ih", name)
         assert entering is not None
         entries = x.linear(entering, self._weight("bias_ih", name))
-        return scan(again, first, entries, reverse=name.endswith("_reverse"))
+        backward = name.endswith("_reverse")
+        if there is None:
+            return scan(again, first, entries, reverse=backward)
+
+        def where_there(before: _State, entry: Any) -> tuple[_State, Tensor]:
+            after, _ = again(before, entry[0])
+            kept = tuple(entry[1].where(one, two) for one, two in zip(after, before, strict=True))
+            return kept, kept[0]
+        return scan(where_there, first, (entries, there), reverse=backward)
 
     def _first(self, x: Tensor, given: Any) -> _State:
         """The first states: (layers * directions, batch, width) each."""
@@ -168,7 +182,9 @@ class RNN(Module):
         widths = (self.proj_size or self.hidden_size, self.hidden_size)[:self._states]
         return tuple(_zeros(x, count, x.shape[1], width) for width in widths)
 
-    def forward(self, input: Tensor, hx: Any = None) -> Any:
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        if isinstance(input, PackedSequence):
+            return self._of_packed(input, hx)
         single = input.ndim == 2
         if single:
             x, hx = input.unsqueeze(1), _batched(hx)
@@ -181,7 +197,16 @@ class RNN(Module):
             x = x.transpose(0, 1)
         return x, last[0] if self._states == 1 else last
 
-    def _all(self, x: Tensor, first: _State) -> tuple[Tensor, _State]:
+    def _of_packed(self, packed: PackedSequence, hx: Any) -> Any:
+        """Sequences of different lengths, which `pack_padded_sequence` has put together."""
+        x, lengths = pad_packed_sequence(packed)
+        there = (Tensor.arange(x.shape[0], device=x.device).unsqueeze(1) < lengths).unsqueeze(2)
+        x, last = self._all(x, self._first(x, hx), there)
+        again = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return again, last[0] if self._states == 1 else last
+
+    def _all(self, x: Tensor, first: _State,
+             there: Tensor | None = None) -> tuple[Tensor, _State]:
         """All layers: the outputs and the last states."""
         last: list[_State] = []
         for layer in range(self.num_layers):
@@ -190,7 +215,7 @@ class RNN(Module):
             outputs = []
             for end in self._ends():
                 state, output = self._along(x, tuple(one[len(last)] for one in first),
-                                            f"l{layer}{end}")
+                                            f"l{layer}{end}", there)
                 last.append(state)
                 outputs.append(output)
             x = outputs[0] if len(outputs) == 1 else outputs[0].cat(outputs[1], dim=-1)

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from impl.errors import ArgumentError, ShapeError
 from impl.nn.names import publish
 from impl.tensor import Tensor
 
-__all__ = ["pad_sequence", "unpad_sequence"]
+__all__ = ["PackedSequence", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence",
+           "pad_sequence", "unpack_sequence", "unpad_sequence"]
 publish("utils.rnn", __all__)
 
 
@@ -52,3 +56,90 @@ def unpad_sequence(padded: Tensor, lengths: Tensor | Iterable[int],
         raise ShapeError("unpad_sequence", f"there are {len(sizes)} lengths for "
                          f"{rows.shape[0]} sequences", "give one length for each sequence")
     return [rows[number, :size] for number, size in enumerate(sizes)]
+
+
+class PackedSequence(NamedTuple):
+    """Sequences of different lengths without what fills them up: place after place.
+
+    `data` (all elements, *rest) has the first elements of all sequences, the longest first, then
+    the second ones, and so on; `batch_sizes` says how many there are of each. Made by
+    `pack_padded_sequence`; `nn.RNN`, `nn.GRU` and `nn.LSTM` take it.
+    """
+
+    data: Any
+    batch_sizes: Any
+    sorted_indices: Any = None
+    unsorted_indices: Any = None
+
+    def to(self, *given: Any, **named: Any) -> PackedSequence:
+        """The elements elsewhere, or in another dtype."""
+        return self._replace(data=self.data.to(*given, **named))
+
+
+def _numbers(lengths: Any) -> list[int]:
+    return [int(one) for one in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
+
+
+def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False,
+                         enforce_sorted: bool = True) -> PackedSequence:
+    """Padded sequences (length, batch, *rest) without their padding.
+
+    Raises:
+        ShapeError: a length is not possible, or there is not one for each sequence.
+        ArgumentError: they are to be sorted, the longest first, and are not.
+    """
+    rows, sizes = input if batch_first else input.transpose(0, 1), _numbers(lengths)
+    if len(sizes) != rows.shape[0] or any(not 0 < one <= rows.shape[1] for one in sizes):
+        raise ShapeError("pack_padded_sequence", f"lengths {sizes} of sequences in a tensor of "
+                         f"shape {input.shape}", "give a length from 1 on for each sequence")
+    order = sorted(range(len(sizes)), key=lambda place: -sizes[place])
+    if enforce_sorted and order != list(range(len(sizes))):
+        raise ArgumentError("pack_padded_sequence", f"lengths {sizes} do not fall",
+                            "use enforce_sorted=False")
+    counts = [sum(one > place for one in sizes) for place in range(max(sizes))]
+    flat = [order[number] * rows.shape[1] + place
+            for place, count in enumerate(counts) for number in range(count)]
+    data = rows.reshape(rows.shape[0] * rows.shape[1], *rows.shape[2:])[
+        Tensor(np.array(flat, np.int32), rows.device)]
+    back = np.argsort(order).astype(np.int64)
+    return PackedSequence(data, Tensor(np.array(counts, np.int64)),
+                          *((None, None) if enforce_sorted else
+                            (Tensor(np.array(order, np.int64)), Tensor(back))))
+
+
+def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False,
+                        padding_value: float = 0.0,
+                        total_length: int | None = None) -> tuple[Tensor, Tensor]:
+    """The sequences (length, batch, *rest) filled up with a number, and their lengths."""
+    counts = _numbers(sequence.batch_sizes)
+    longest, batch = len(counts), counts[0]
+    wanted = longest if total_length is None else total_length
+    if wanted < longest:
+        raise ShapeError("pad_packed_sequence", f"total_length {wanted}, the longest sequence "
+                         f"has {longest}", "give that or more")
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    table = np.full((batch, wanted), -1, np.int32)
+    for place, count in enumerate(counts):
+        table[:count, place] = starts[place] + np.arange(count)
+    lengths = (table >= 0).sum(1)
+    if sequence.unsorted_indices is not None:
+        back = _numbers(sequence.unsorted_indices)
+        table, lengths = table[back], lengths[back]
+    table = table if batch_first else table.T
+    data = sequence.data
+    places = Tensor(np.ascontiguousarray(table), data.device)
+    rows = data[places.maximum(0)]
+    known = (places >= 0).reshape(*table.shape, *(1,) * (data.ndim - 1))
+    return known.where(rows, padding_value), Tensor(lengths.astype(np.int64))
+
+
+def pack_sequence(sequences: Iterable[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Sequences of different lengths, packed."""
+    given = list(sequences)
+    return pack_padded_sequence(pad_sequence(given), [one.shape[0] for one in given],
+                                enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences that `pack_sequence` has packed."""
+    return unpad_sequence(*pad_packed_sequence(packed_sequences))

@@ -18,6 +18,7 @@
     losses       more losses, distances, layers as functions
     namespaces   names with a dot
     linalg       inverses, determinants, decompositions
+    scientific   functions of physics, factors of matrices
     creation     constants, ranges, random numbers
     autograd     backward, gradient
     aliases      second names, and tensors of the same kind

@@ -4,14 +4,18 @@ And methods of one line that say nothing new. Chapter: spec/tensor.md.
 """
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
+import numpy as np
+
 from impl.dtypes import dtypes
-from impl.errors import DeviceError
+from impl.errors import DeviceError, ShapeError
 from impl.gradient import nodes
 from impl.ir import UOp
 from impl.places import device_kind, device_number
 from impl.tensor.autograd import Autograd
+from impl.tensor.special import SIGNED
 
 
 class Aliases(Autograd):
@@ -72,6 +76,137 @@ class Aliases(Autograd):
         return self.mT
 
     mH = H  # noqa: N815
+
+    def adjoint(self) -> Self:
+        """The last two axes exchanged: of real numbers."""
+        return self.mT
+
+    @property
+    def real(self) -> Self:
+        """The tensor itself: its numbers are real."""
+        return self
+
+    def angle(self) -> Self:
+        """0, or pi where a number is negative; NaN of NaN."""
+        x = self.cast(self._result_float())
+        return x.isnan().where(x, (x < 0).where(math.pi, x * 0))
+
+    def conj(self) -> Self:
+        """The tensor itself: its numbers are real."""
+        return self
+
+    def conj_physical(self) -> Self:
+        """The tensor itself: its numbers are real."""
+        return self
+
+    resolve_conj = resolve_neg = conj
+
+    def is_conj(self) -> bool:
+        """False: nothing is put off."""
+        return False
+
+    is_neg = is_inference = is_conj
+
+    @property
+    def is_sparse(self) -> bool:
+        """False: all tensors are dense."""
+        return False
+
+    is_sparse_csr = is_quantized = is_meta = is_nested = is_mkldnn = is_sparse
+
+    def to_dense(self) -> Self:
+        """The tensor itself: all are dense."""
+        return self
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is on the CPU."""
+        return self.device.startswith(("CPU", "REFERENCE"))
+
+    def pin_memory(self, device: Any = None) -> Self:
+        """The tensor itself: memory is the runtime's business."""
+        return self
+
+    def share_memory_(self) -> Self:
+        """The tensor itself: other processes have their own."""
+        return self
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """False."""
+        return False
+
+    is_shared = is_pinned
+
+    def stride(self, dim: int | None = None) -> Any:
+        """How many elements apart neighbours are, as the elements are counted: row by row."""
+        found = tuple(math.prod(self.shape[axis + 1:]) for axis in range(len(self.shape)))
+        return found if dim is None else found[self._axis(dim, "stride")]
+
+    def storage_offset(self) -> int:
+        """0: a tensor has its elements for itself."""
+        return 0
+
+    def as_strided(self, size: Any, stride: Any, storage_offset: int = 0) -> Self:
+        """The elements at sums of multiples of steps, the elements being counted row by row.
+
+        It is a value of its own: what is written to it is not written to this tensor.
+
+        Raises:
+            ShapeError: there are not as many steps as sizes, or one would leave the tensor.
+        """
+        if len(size) != len(stride):
+            raise ShapeError("as_strided", f"sizes {tuple(size)} and steps {tuple(stride)}",
+                             "give a step for each size")
+        last = storage_offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        if 0 in size:
+            return self.new_empty(*size)
+        if not 0 <= last < self.numel() or min((0, *stride)) < 0 or storage_offset < 0:
+            raise ShapeError("as_strided", f"sizes {tuple(size)} and steps {tuple(stride)} from "
+                             f"{storage_offset} on leave a tensor of {self.numel()} elements",
+                             "count the elements row by row")
+        places = np.full(tuple(size), storage_offset, np.int32)
+        for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
+            places += (np.arange(n, dtype=np.int32) * step).reshape(
+                -1, *(1,) * (len(size) - axis - 1))
+        return self.flatten()[self.__class__(places, self.device)]
+
+    def nextafter(self, other: Any) -> Self:
+        """The next number of the dtype in the direction of `other`."""
+        first, second = self.broadcast_tensors(self._tensor(other))
+        second = second.cast(first.dtype)
+        bits = SIGNED[first.dtype.itemsize]
+        pattern = first.bitcast(bits)
+        grown = ((first > 0) == (second > first)).where(pattern + 1, pattern - 1)
+        from_zero = (second > 0).where(1, grown.full_like(int(bits.min) + 1))
+        moved = first.eq(0).where(from_zero, grown).bitcast(first.dtype)
+        found = first.eq(second).where(second, moved)
+        return (first.isnan() | second.isnan()).where(math.nan, found)
+
+    as_strided_copy = as_strided
+
+    def fill(self, value: Any) -> Self:
+        """One number, or that of a tensor, everywhere."""
+        return self._wrap(nodes.broadcast(self._value_for(value, self.shape), self.shape))
+
+    def frobenius_norm(self, dim: Any = None, keepdim: bool = False) -> Self:
+        """The root of the sum of squares."""
+        return self.norm(2, dim, keepdim)
+
+    def nuclear_norm(self, dim: Any = (-2, -1), keepdim: bool = False) -> Self:
+        """The sum of the singular values."""
+        return self.matrix_norm("nuc", dim, keepdim)
+
+    def retain_grad(self) -> None:
+        """Let `backward` fill `grad` of this tensor, too."""
+        self.requires_grad_()
+
+    def binomial(self, prob: Any) -> Self:
+        """How many of so many tries succeed, by chance."""
+        most = int(self.max().known("binomial", "a count that is a number").item())
+        chance = self.rand((most, *self.shape), device=self.device)
+        number = self.__class__(np.arange(most), self.device)
+        counted = number.reshape(most, *(1,) * len(self.shape)) < self
+        return ((chance < prob) & counted).sum(0).cast(self.dtype)
 
     @property
     def is_leaf(self) -> bool:

@@ -5,6 +5,7 @@ import itertools
 import math
 import operator
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -18,9 +19,9 @@ from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh, Sharding
 from impl.symbolic import Variable, as_size, is_number, is_symbolic
 from impl.tensor.host import dtype_of_number
-from impl.tensor.linalg import Linalg
 from impl.tensor.movement import flat_arguments
 from impl.tensor.random import generator, integer_node, normal_node, uniform_node
+from impl.tensor.scientific import Scientific
 
 
 def _shape(given: tuple[Any, ...], name: str) -> Shape:
@@ -75,7 +76,7 @@ def _whole_dtype(*ends: Any) -> DType:
     return dtypes.int64 if wide else dtypes.default_int
 
 
-class Creation(Linalg):
+class Creation(Scientific):
     """Class methods that make tensors. All take `device`, and `requires_grad` where it fits."""
 
     __slots__ = ()
@@ -432,6 +433,22 @@ class Creation(Linalg):
     def randperm(cls, count: int, device: str | None = None) -> Self:
         """0, ..., count-1 in random order."""
         return cls.rand(count, device=device).argsort()
+
+    def poisson(self, generator: Any = None) -> Self:
+        """Counts of what happens at these rates: how many waiting times are over before 1.
+
+        The greatest rate is computed, since the number of waiting times depends on it.
+        """
+        rates = self.detach()
+        most = float(rates.max().known("poisson", "a rate that is a number").item()) \
+            if self.numel() else 0.0
+        if not 0 <= most < math.inf:  # r[impl tensor.arguments.refused+2]
+            raise ShapeError("poisson", f"the greatest rate is {most}", "give rates of 0 or more")
+        with generator or nullcontext():
+            chance = 1 - self.rand((math.ceil(most + 10 * most ** 0.5) + 16, *self.shape),
+                                   device=self.device)
+        over = (-chance.log()).cumsum(0) < rates
+        return over.sum(0).cast(self.dtype)
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
         """Places along the last axis, drawn with probabilities proportional to the elements.

@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Self
+
+import numpy as np
 
 from impl.errors import ShapeError
 from impl.tensor.aliases import Aliases
@@ -81,6 +84,60 @@ class InPlace(Aliases):
         """Random numbers of the exponential distribution."""
         chance = self.rand(self.shape, device=self.device)
         return self.assign((-(1 - chance).log() / lambd).cast(self.dtype))
+
+    def random_(self, low: int = 0, high: int | None = None) -> Self:
+        """Whole numbers below `high` (of one number: below that), all as likely."""
+        if high is None:
+            low, high = 0, low or (2 ** 24 if self.dtype.kind == "f" else int(self.dtype.max))
+        drawn = self.randint(*self.shape, low=low, high=min(high, 2 ** 31 - 1), device=self.device)
+        return self.assign(drawn.cast(self.dtype))
+
+    def cauchy_(self, median: float = 0.0, sigma: float = 1.0) -> Self:
+        """Random numbers of Cauchy's distribution."""
+        chance = self.rand(self.shape, device=self.device)
+        return self.assign((((chance - 0.5) * math.pi).tan() * sigma + median).cast(self.dtype))
+
+    def log_normal_(self, mean: float = 1.0, std: float = 2.0) -> Self:
+        """Exponentials of normal numbers."""
+        drawn = self.randn(*self.shape, device=self.device)
+        return self.assign((drawn * std + mean).exp().cast(self.dtype))
+
+    def geometric_(self, p: float) -> Self:
+        """How many tries it takes until something of probability p happens."""
+        chance = 1 - self.rand(self.shape, device=self.device)
+        return self.assign((chance.log() / math.log1p(-p)).floor().add(1).cast(self.dtype))
+
+    def apply_(self, callable: Any) -> Self:  # noqa: A002
+        """The values that a function of Python gives for each; they are computed now."""
+        known = self.numpy()
+        made = np.array([callable(one) for one in known.reshape(-1).tolist()], known.dtype)
+        return self.assign(self.__class__(made.reshape(known.shape), self.device, self.dtype))
+
+    def map_(self, tensor: Any, callable: Any) -> Self:  # noqa: A002
+        """The values that a function of Python gives for each and that of another tensor."""
+        known = self.numpy()
+        theirs = np.broadcast_to(self._tensor(tensor).numpy(), known.shape)
+        made = np.array([callable(one, two) for one, two in zip(
+            known.reshape(-1).tolist(), theirs.reshape(-1).tolist(), strict=True)], known.dtype)
+        return self.assign(self.__class__(made.reshape(known.shape), self.device, self.dtype))
+
+    def detach_(self) -> Self:
+        """The value without what it was computed from."""
+        return self.replace(self.detach()).requires_grad_(False)
+
+    gcd_ = written(Aliases.gcd)
+    lcm_ = written(Aliases.lcm)
+    i0_ = written(Aliases.i0)
+    put_ = written(Aliases.put)
+    renorm_ = written(Aliases.renorm)
+    mvlgamma_ = written(Aliases.mvlgamma)
+    polygamma_ = written(Aliases.polygamma)
+    index_reduce_ = written(Aliases.index_reduce)
+    nextafter_ = written(Aliases.nextafter)
+    igamma_ = written(Aliases.igamma)
+    igammac_ = written(Aliases.igammac)
+    rrelu_ = written(Aliases.rrelu)
+    conj_physical_ = written(Aliases.conj_physical)
 
     abs_ = written(Aliases.abs)
     absolute_ = written(Aliases.absolute)

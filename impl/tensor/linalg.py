@@ -118,19 +118,22 @@ class Linalg(Losses):
             np.float64)
 
     def _computed(self, name: str, function: Callable[..., Sequence[np.ndarray]], *settings: Any,
-                  beside: Sequence[Self] = (), square: bool = True) -> list[Self]:
+                  beside: Sequence[Self] = (), square: bool = True,
+                  elements: bool = False) -> list[Self]:
         """What a function of NumPy gives for these matrices and the tensors `beside`: now, or,
-        where their values are not there yet, when the schedule runs.
+        where their values are not there yet, when the schedule runs. `elements`: for each of them.
         """
         # r[impl tensor.linalg.host+3]
-        self._check_matrices(name, square)
+        if not elements:
+            self._check_matrices(name, square)
         given = [self, *beside]
         if not any(is_lost(each.uop) for each in given):
             arrays = [each.known(name, "a method without decompositions, or call it before").astype(
                 np.float64) for each in given]
             return [self._host(each) for each in self._called(name, function, *arrays, *settings)]
         # The forms are those that it gives for the simplest matrices.
-        simple = [np.broadcast_to(np.eye(each.shape[-2], each.shape[-1]), each.shape)
+        simple = [np.ones(each.shape) if elements else
+                  np.broadcast_to(np.eye(each.shape[-2], each.shape[-1]), each.shape)
                   for each in given]
         forms = [(self._dtype_of(each), each.shape) for each in function(*simple, *settings)]
         wide = dtypes.float64 if self._result_float() is dtypes.float64 else dtypes.float32

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
+from impl.dtypes import as_dtype
 from impl.errors import (
     ArgumentError,
     ComplexError,
@@ -40,14 +41,14 @@ _MEANT = {
     "zero_grad": "x.grad = None, or the zero_grad() of an optimiser",
     "values": "x, which has no indices beside it: they are x.argmax(axis)",
     "indices": "x.argmax(axis), x.sort() or x.topk(k)",
-    **dict.fromkeys(("stride", "as_strided", "storage_offset", "as_strided_", "dim_order", "layout",
+    **dict.fromkeys(("as_strided_", "dim_order", "layout",
                      "as_strided_scatter", "new_empty_strided", "slice_inverse"),
                     "x.contiguous(): a tensor has a shape, and no strides"),
     **dict.fromkeys(("storage", "untyped_storage", "data_ptr", "const_data_ptr", "is_set_to",
                      "storage_type", "hash_tensor", "hash", "keccak"), "x.data(), the bytes"),
     **dict.fromkeys(("as_subclass", "new", "module_load"), "Tensor(values)"),
-    **dict.fromkeys(("index", "name", "reinforce", "volatile", "grad_dtype", "is_inference",
-                     "is_distributed", "is_nested", "to_padded_tensor"),
+    **dict.fromkeys(("index", "name", "reinforce", "volatile", "grad_dtype", "is_distributed",
+                     "to_padded_tensor"),
                     "x.shape, x.dtype or x.grad: a tensor has no more"),
     **dict.fromkeys(("const", "const_like"), "x.full_like"),
     "redistribute": "x.shard", "placements": "x.sharding", "device_mesh": "x.sharding.mesh",
@@ -63,39 +64,32 @@ _MEANT = {
     **dict.fromkeys(("random_bits", "threefry"), "Tensor.randint"),
     "contiguous_backward": "x.contiguous", "rearrange": "x.reshape and x.permute",
     "newton_schulz": "x.svd",
-    **dict.fromkeys(("register_hook", "retain_grad", "grad_fn", "retains_grad", "output_nr",
+    **dict.fromkeys(("register_hook", "grad_fn", "retains_grad", "output_nr",
                      "register_post_accumulate_grad_hook"),
                     "loss.gradient(x): the gradient of any tensor"),
-    **dict.fromkeys(("eig", "eigvals", "igamma", "igammac", "nextafter", "nextafter_",
-                     "igamma_", "igammac_", "histogramdd", "istft",
-                     "map_", "map2_", "apply_"), "NumPy on x.numpy()"),
-    **dict.fromkeys(("fft", "rfft", "ifft", "stft"), "impl.fft"),
-    **dict.fromkeys(("geqrf", "orgqr", "ormqr"), "x.qr"),
-    "lu_solve": "x.solve", "symeig": "x.eigh",
-    **dict.fromkeys(("conj", "conj_physical", "conj_physical_", "resolve_conj", "resolve_neg",
-                     "real", "adjoint"), "x, or x.mT: the numbers of a Tensor are real"),
+    **dict.fromkeys(("histogramdd", "map2_"), "NumPy on x.numpy()"),
+    **dict.fromkeys(("fft", "rfft", "ifft", "stft", "istft"), "impl.fft"),
+    **dict.fromkeys(("geqrf", "ormqr"), "x.qr"), "symeig": "x.eigh",
     **dict.fromkeys(("cfloat", "cdouble"), "x.cast(dtypes.complex64)"),
-    **dict.fromkeys(("imag", "angle", "is_conj", "is_neg", "chalf", "complex", "polar",
+    **dict.fromkeys(("imag", "chalf", "complex", "polar",
                      "view_as_real", "view_as_complex"),
                     "x.cast(dtypes.complex64), which has them: the numbers of a Tensor are real"),
-    **dict.fromkeys(("log_normal_", "cauchy_", "geometric_", "random_"),
-                    "x.assign with what is made of Tensor.rand"),
-    **dict.fromkeys(("swapaxes_", "swapdims_", "detach_", "resize_as_", "set_", "resize_as"),
+    **dict.fromkeys(("swapaxes_", "swapdims_", "resize_as_", "set_", "resize_as"),
                     "x.swapaxes: the shape of a variable stays"),
-    **dict.fromkeys(("is_sparse_csr", "resize_as_sparse_", "sparse_resize_",
-                     "sparse_resize_and_clear_", "to_sparse_csr", "to_sparse_coo", "to_dense",
-                     "smm", "sspaddmm", "sparse_mask", "sparse_dim", "dense_dim", "crow_indices",
+    **dict.fromkeys(("resize_as_sparse_", "sparse_resize_",
+                     "sparse_resize_and_clear_", "to_sparse_csr", "to_sparse_coo", "smm",
+                     "sspaddmm",
+                     "sparse_mask", "sparse_dim", "dense_dim", "crow_indices",
                      "col_indices", "row_indices", "ccol_indices", "is_coalesced", "to_sparse_bsc",
                      "to_sparse_bsr", "to_sparse_csc"), "x: all tensors are dense"),
     **dict.fromkeys(("dequantize", "int_repr", "q_per_channel_axis", "q_per_channel_scales",
-                     "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme",
-                     "is_quantized"), "x: there are no quantised dtypes"),
-    **dict.fromkeys(("is_cpu", "is_mps", "is_xpu", "is_meta", "is_xla", "is_vulkan", "ipu",
-                     "is_ipu", "is_maia", "is_mkldnn", "is_mtia", "mtia", "xpu", "to_mkldnn"),
+                     "q_per_channel_zero_points", "q_scale", "q_zero_point", "qscheme"),
+                    "x: there are no quantised dtypes"),
+    **dict.fromkeys(("is_mps", "is_xpu", "is_xla", "is_vulkan", "ipu",
+                     "is_ipu", "is_maia", "is_mtia", "mtia", "xpu", "to_mkldnn"),
                     "x.device"),
-    **dict.fromkeys(("pin_memory", "is_pinned", "share_memory_", "is_shared", "record_stream"),
-                    "x: memory is the runtime's business"),
-    **dict.fromkeys(("to_sparse", "is_sparse", "coalesce"), "x: all tensors are dense"),
+    "record_stream": "x: memory is the runtime's business",
+    **dict.fromkeys(("to_sparse", "coalesce"), "x: all tensors are dense"),
     **dict.fromkeys(("resize_", "resize"), "x.reshape(*shape), or x.pad_to(*shape)"),
     **dict.fromkeys(("squeeze_", "unsqueeze_", "transpose_", "t_"),
                     "x = x.squeeze() or the like: the shape of a variable stays"),
@@ -397,13 +391,47 @@ def made(kind: type, public: str = "") -> None:
 
     @functools.wraps(initialize)
     def checked(self: Any, *positional: Any, **given: Any) -> None:
+        placed: dict[str, Any] = {}
         try:
             signature.bind(self, *positional, **given)
-        except TypeError as wrong:  # r[impl errors.argument.refused]
-            raise ArgumentError(name, str(wrong), f"it takes {own}") from None
+        except TypeError:
+            placed, given = _placed(signature, given)
+            try:
+                signature.bind(self, *positional, **given)
+            except TypeError as wrong:  # r[impl errors.argument.refused]
+                raise ArgumentError(name, str(wrong), f"it takes {own}") from None
         initialize(self, *positional, **given)
+        if any(value is not None for value in placed.values()):
+            dtype = placed.get("dtype")
+            # r[impl errors.name.keyword+2]
+            self.to(placed.get("device"), None if dtype is None else as_dtype(dtype))
 
     kind.__init__ = checked  # type: ignore[misc]
+
+
+def _placed(signature: inspect.Signature,
+            given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What PyTorch's layers also take: where their tensors are, and how old ones say `reduction`.
+
+    The first dict has the device and the dtype, the second one what the layer knows.
+    """
+    known = signature.parameters
+    if any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        return {}, given
+    rest = {name: value for name, value in given.items()
+            if name in known or name not in ("device", "dtype", *_OLD_REDUCTION)}
+    if "reduction" in known:
+        mean, apart = (given.get(name) for name in _OLD_REDUCTION)
+        if mean is not None or apart is not None:
+            rest["reduction"] = "none" if apart is False else "sum" if mean is False else "mean"
+    elif any(name in given for name in _OLD_REDUCTION):
+        return {}, given
+    return {name: given[name] for name in ("device", "dtype")
+            if name in given and name not in known}, rest
+
+
+#: How PyTorch's losses said `reduction` in the past: whether to average, and whether to reduce.
+_OLD_REDUCTION = ("size_average", "reduce")
 
 
 def _named(member: Any, name: str, tensors: list[type]) -> Any:

@@ -12,11 +12,13 @@ from impl.errors import NameMissingError, nearest
 #: Functions of `torch.linalg` and `numpy.linalg`, and the methods that they are.
 LINALG = {
     **{name: name for name in (
-        "cholesky", "cond", "det", "eigh", "eigvalsh", "lstsq", "lu",
+        "cholesky", "cholesky_ex", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh",
+        "householder_product", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "solve_ex",
+        "tensorinv", "tensorsolve",
         "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot",
         "outer", "qr", "slogdet", "solve", "solve_triangular", "svdvals", "tensordot", "trace",
         "vecdot", "vector_norm")},
-    **{name: f"linalg_{name}" for name in ("cross", "diagonal", "norm", "vander")},
+    **{name: f"linalg_{name}" for name in ("cross", "diagonal", "lu_solve", "norm", "vander")},
     "inv": "inverse", "pinv": "pinverse", "svd": "svd_full"}
 
 

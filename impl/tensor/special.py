@@ -25,13 +25,13 @@ from impl.tensor.elementwise import (
     remainder,
 )
 
-_SIGNED = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
+SIGNED = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
 
 
 def sign_bit(x: UOp) -> UOp:
     """Whether a number is negative, -0.0 and a negative NaN included."""
     if x.dtype.kind == "f":
-        x = UOp(Ops.BITCAST, _SIGNED[x.dtype.itemsize], (x,))
+        x = UOp(Ops.BITCAST, SIGNED[x.dtype.itemsize], (x,))
     return compare(Ops.CMPLT, x, number(x, 0))
 
 

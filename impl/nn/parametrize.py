@@ -1,0 +1,178 @@
+"""Tensors of a layer that are computed from others, with the names of `torch.nn.utils`.
+
+`weight_norm` and `spectral_norm` give a layer a class of its own, in which the tensor is a
+property: it is computed whenever it is read, so gradients flow to what it is computed from.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from impl.errors import ArgumentError
+from impl.nn.module import Module
+from impl.nn.names import publish
+from impl.tensor import Tensor
+
+__all__ = ["is_parametrized", "register_parametrization", "remove_parametrizations",
+           "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]
+publish("utils", __all__)
+
+
+def _computed(module: Any, name: str, formula: Callable[[Any], Tensor]) -> None:
+    """Let an attribute be what a formula of the layer says."""
+    kind = type(module)
+    made = type(kind.__name__, (kind,), {
+        "__module__": kind.__module__, "__doc__": kind.__doc__, "_plain": kind,
+        name: property(formula, lambda self, value: _refuse(kind, name))})
+    vars(module).pop(name, None)
+    module.__class__ = made
+
+
+def _refuse(kind: type, name: str) -> None:
+    raise ArgumentError(f"nn.{kind.__name__}", f"{name} is computed from other tensors",
+                        "set those, or remove what computes it")  # r[impl errors.argument.refused]
+
+
+def _held(module: Any, name: str) -> Tensor:
+    """The tensor of a name.
+
+    Raises:
+        ArgumentError: there is none, or it is computed already.
+    """
+    found = vars(module).get(name)
+    if not isinstance(found, Tensor):  # r[impl errors.argument.refused]
+        raise ArgumentError(f"nn.{type(module).__name__}", f"{name!r:.40} is no tensor of it",
+                            "name one, such as weight")
+    return found
+
+
+def _plain_again(module: Any, name: str, value: Tensor) -> Any:
+    module.__class__ = module._plain
+    setattr(module, name, value.detach().requires_grad_())
+    return module
+
+
+def _size_beside(x: Tensor, dim: int | None) -> Tensor:
+    """The norm of all axes but one."""
+    axes = None if dim is None else tuple(axis for axis in range(x.ndim) if axis != dim % x.ndim)
+    return x.norm(2, axes, keepdim=True)
+
+
+def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+    """Let a tensor be a length `weight_g` times a direction `weight_v`, both of them learned."""
+    x = _held(module, name)
+    g, v = f"{name}_g", f"{name}_v"
+    setattr(module, g, _size_beside(x.detach(), dim).requires_grad_())
+    setattr(module, v, x.detach().requires_grad_())
+    _computed(module, name, lambda own: getattr(own, v) * (
+        getattr(own, g) / _size_beside(getattr(own, v), dim)))
+    return module
+
+
+def remove_weight_norm(module: Any, name: str = "weight") -> Any:
+    """A tensor again, with the value that was computed."""
+    value = getattr(module, name)
+    for part in ("_g", "_v"):
+        delattr(module, f"{name}{part}")
+    return _plain_again(module, name, value)
+
+
+def spectral_norm(module: Any, name: str = "weight", n_power_iterations: int = 1,
+                  eps: float = 1e-12, dim: int | None = None) -> Any:
+    """Let a tensor be divided by the greatest singular value of the matrix that it is.
+
+    That is estimated from two vectors, which follow it at each use while training.
+    """
+    x = _held(module, name)
+    first = (1 if type(module).__name__.startswith("ConvTranspose") else 0) if dim is None else dim
+
+    def as_matrix(own: Tensor) -> Tensor:
+        return own.movedim(first, 0).reshape(own.shape[first], -1)
+
+    def unit(vector: Tensor) -> Tensor:
+        return vector / vector.norm().maximum(eps)
+
+    rows, columns = as_matrix(x).shape
+    original, u, v = f"{name}_orig", f"{name}_u", f"{name}_v"
+    setattr(module, original, x.detach().requires_grad_())
+    for kept, size in ((u, rows), (v, columns)):
+        module.register_buffer(kept, unit(Tensor.randn(size)).contiguous().realize())
+
+    def formula(own: Any) -> Tensor:
+        given: Tensor = getattr(own, original)
+        matrix, one, two = as_matrix(given), getattr(own, u), getattr(own, v)
+        if own.training:
+            fixed = matrix.detach()
+            for _ in range(n_power_iterations):
+                two.assign(unit(fixed.T @ one))
+                one.assign(unit(fixed @ two))
+        return given / (one.detach() * (matrix @ two.detach())).sum()
+    _computed(module, name, formula)
+    return module
+
+
+def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
+    """A tensor again, with the value that was computed."""
+    value = getattr(module, name)
+    for part in ("_orig", "_u", "_v"):
+        delattr(module, f"{name}{part}")
+    return _plain_again(module, name, value)
+
+
+class _Chain(Module):
+    """What a tensor is computed from: `original`, through layers "0", "1", ..."""
+
+    original: Tensor
+
+    def __init__(self, original: Tensor) -> None:
+        self.original, self.count = original, 0
+
+    def forward(self) -> Any:
+        value: Any = self.original
+        for number in range(self.count):
+            value = getattr(self, str(number))(value)
+        return value
+
+
+class _Chains(Module):
+    """The chains of a layer, by the name of the tensor."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def register_parametrization(module: Any, tensor_name: str, parametrization: Any, *,
+                             unsafe: bool = False) -> Any:
+    """Let a tensor be what a layer gives of the tensor it is now.
+
+    The layer's `right_inverse`, if it has one, says what is learned in its place.
+    """
+    if "parametrizations" not in vars(module):
+        module.parametrizations = _Chains()
+    chains = vars(module.parametrizations)
+    if tensor_name not in chains:
+        chains[tensor_name] = _Chain(_held(module, tensor_name))
+        _computed(module, tensor_name, lambda own: vars(own.parametrizations)[tensor_name]())
+    chain = chains[tensor_name]
+    if hasattr(parametrization, "right_inverse") and chain.count == 0:
+        made = parametrization.right_inverse(chain.original.detach())
+        chain.original = made.detach().requires_grad_()
+    setattr(chain, str(chain.count), parametrization)
+    chain.count += 1
+    return module
+
+
+def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
+    """Whether a tensor of the layer, or any, is computed by `register_parametrization`."""
+    chains = vars(module).get("parametrizations")
+    return chains is not None and (tensor_name is None or tensor_name in vars(chains))
+
+
+def remove_parametrizations(module: Any, tensor_name: str,
+                            leave_parametrized: bool = True) -> Any:
+    """A tensor again: the value that was computed, or what that was computed from."""
+    chain = vars(module.parametrizations).pop(tensor_name)
+    value = chain() if leave_parametrized else chain.original
+    if not any(isinstance(one, _Chain) for one in vars(module.parametrizations).values()):
+        del module.parametrizations
+    return _plain_again(module, tensor_name, value)
