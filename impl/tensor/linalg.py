@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from impl.dtypes import DType, dtypes
+from impl.dtypes import DType, dtypes, promoted
 from impl.effects import Placeholder, is_lost
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import Custom, compute_gradients, nodes
@@ -249,9 +249,10 @@ class Linalg(Losses):
         if not left:
             return self.mT.solve(other.mT).mT
         vector = len(other.shape) == 1 or other.shape == self.shape[:-1]
-        x, e = self._variable(), other._variable()
+        wide = promoted(self._result_float(), other._result_float())
+        x, e = self.cast(wide), other.cast(wide)
         e = e.unsqueeze(-1) if vector else e
-        found = self._computed("solve", _solve, beside=[e])
+        found = x._computed("solve", _solve, beside=[e])
         result: Self = following([x, e], found, lambda _, d, y: [
             y[1] @ (d[1] - d[0] @ y[0]), -(y[1] @ d[0] @ y[1])])[0]
         return result.squeeze(-1) if vector else result
