@@ -5,14 +5,14 @@ import math
 from typing import Any
 
 from impl.errors import ArgumentError
-from impl.nn.distributions import (
+from impl.nn.drawing import (
     Categorical,
     Distribution,
     Normal,
     kl_divergence,
+    of_one_shape,
     one_of,
     register_kl,
-    together,
 )
 from impl.tensor import Tensor
 
@@ -52,7 +52,7 @@ class Gamma(Distribution):
     """Positive numbers with a shape (`concentration`) and a rate."""
 
     def __init__(self, concentration: Any, rate: Any, validate_args: Any = None) -> None:
-        self.concentration, self.rate = together(concentration, rate)
+        self.concentration, self.rate = of_one_shape(concentration, rate)
         self.batch_shape = self.concentration.shape
 
     @property
@@ -68,7 +68,7 @@ class Gamma(Distribution):
         return _standard_gamma(self.concentration, shape) / self.rate.detach()
 
     def log_prob(self, value: Any) -> Tensor:
-        value, a = Tensor.broadcast_tensors(*together(value), self.concentration)
+        value, a = Tensor.broadcast_tensors(*of_one_shape(value), self.concentration)
         return a * self.rate.log() + (a - 1) * value.log() - self.rate * value - a.lgamma()
 
     def entropy(self) -> Tensor:
@@ -80,7 +80,7 @@ class Chi2(Gamma):
     """Sums of squares of `df` normal numbers."""
 
     def __init__(self, df: Any, validate_args: Any = None) -> None:
-        (self.df,) = together(df)
+        (self.df,) = of_one_shape(df)
         super().__init__(self.df * 0.5, 0.5)
 
 
@@ -90,7 +90,7 @@ class Exponential(Distribution):
     has_rsample = True
 
     def __init__(self, rate: Any, validate_args: Any = None) -> None:
-        (self.rate,) = together(rate)
+        (self.rate,) = of_one_shape(rate)
         self.batch_shape = self.rate.shape
 
     @property
@@ -150,7 +150,7 @@ class Beta(Distribution):
 
     def __init__(self, concentration1: Any, concentration0: Any,
                  validate_args: Any = None) -> None:
-        self.concentration1, self.concentration0 = together(concentration1, concentration0)
+        self.concentration1, self.concentration0 = of_one_shape(concentration1, concentration0)
         self.batch_shape = self.concentration1.shape
 
     @property
@@ -170,7 +170,7 @@ class Beta(Distribution):
         return self._both.sample(sample_shape)[..., 0]
 
     def log_prob(self, value: Any) -> Tensor:
-        (value,) = together(value)
+        (value,) = of_one_shape(value)
         return self._both.log_prob(value.stack(1 - value, dim=-1))
 
     def entropy(self) -> Tensor:
@@ -183,7 +183,7 @@ class _Placed(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
-        self.loc, self.scale = together(loc, scale)
+        self.loc, self.scale = of_one_shape(loc, scale)
         self.batch_shape = self.loc.shape
 
     def _away(self, value: Any) -> Tensor:
@@ -264,7 +264,7 @@ class StudentT(_Placed):
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0,
                  validate_args: Any = None) -> None:
-        self.df, self.loc, self.scale = together(df, loc, scale)
+        self.df, self.loc, self.scale = of_one_shape(df, loc, scale)
         self.batch_shape = self.loc.shape
 
     @property
@@ -308,7 +308,7 @@ class LogNormal(_Placed):
         return Normal(self.loc, self.scale).rsample(sample_shape).exp()
 
     def log_prob(self, value: Any) -> Tensor:
-        (value,) = together(value)
+        (value,) = of_one_shape(value)
         return Normal(self.loc, self.scale).log_prob(value.log()) - value.log()
 
     def entropy(self) -> Tensor:
@@ -322,7 +322,7 @@ class _Folded(Distribution):
     around: type[Any]
 
     def __init__(self, scale: Any, validate_args: Any = None) -> None:
-        (self.scale,) = together(scale)
+        (self.scale,) = of_one_shape(scale)
         self.batch_shape = self.scale.shape
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
@@ -330,7 +330,7 @@ class _Folded(Distribution):
         return drawn.abs()
 
     def log_prob(self, value: Any) -> Tensor:
-        (value,) = together(value)
+        (value,) = of_one_shape(value)
         found = self.around(0.0, self.scale).log_prob(value) + math.log(2)
         return (value >= 0).where(found, -math.inf)
 
@@ -371,7 +371,7 @@ class Weibull(Distribution):
     has_rsample = True
 
     def __init__(self, scale: Any, concentration: Any, validate_args: Any = None) -> None:
-        self.scale, self.concentration = together(scale, concentration)
+        self.scale, self.concentration = of_one_shape(scale, concentration)
         self.batch_shape = self.scale.shape
 
     @property
@@ -399,7 +399,7 @@ class Pareto(Distribution):
     has_rsample = True
 
     def __init__(self, scale: Any, alpha: Any, validate_args: Any = None) -> None:
-        self.scale, self.alpha = together(scale, alpha)
+        self.scale, self.alpha = of_one_shape(scale, alpha)
         self.batch_shape = self.scale.shape
 
     @property
@@ -417,7 +417,7 @@ class Pareto(Distribution):
         return self.scale * (-_chance(self._shape(sample_shape)).log() / self.alpha).exp()
 
     def log_prob(self, value: Any) -> Tensor:
-        (value,) = together(value)
+        (value,) = of_one_shape(value)
         return self.alpha.log() + self.alpha * self.scale.log() - (self.alpha + 1) * value.log()
 
 
@@ -425,7 +425,7 @@ class Poisson(Distribution):
     """Counts of what happens at a rate."""
 
     def __init__(self, rate: Any, validate_args: Any = None) -> None:
-        (self.rate,) = together(rate)
+        (self.rate,) = of_one_shape(rate)
         self.batch_shape = self.rate.shape
 
     @property
@@ -441,7 +441,7 @@ class Poisson(Distribution):
         return self.rate.detach().expand(self._shape(sample_shape)).poisson()
 
     def log_prob(self, value: Any) -> Tensor:
-        (value,) = together(value)
+        (value,) = of_one_shape(value)
         return value.xlogy(self.rate) - self.rate - (value + 1).lgamma()
 
 
@@ -450,7 +450,8 @@ class Geometric(Distribution):
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         one_of("Geometric", probs, logits)
-        (self.probs,) = together(probs) if logits is None else (together(logits)[0].sigmoid(),)
+        (given,) = of_one_shape(probs if logits is None else logits)
+        self.probs = given if logits is None else given.sigmoid()
         self.batch_shape = self.probs.shape
 
     @property
@@ -466,7 +467,7 @@ class Geometric(Distribution):
         return (chance.log() / (-self.probs.detach()).log1p()).floor()
 
     def log_prob(self, value: Any) -> Tensor:
-        (value,) = together(value)
+        (value,) = of_one_shape(value)
         return (-self.probs).log1p() * value + self.probs.log()
 
     def entropy(self) -> Tensor:
@@ -481,7 +482,8 @@ class Binomial(Distribution):
                  validate_args: Any = None) -> None:
         one_of("Binomial", probs, logits)
         self.total_count = total_count
-        (self.probs,) = together(probs) if logits is None else (together(logits)[0].sigmoid(),)
+        (given,) = of_one_shape(probs if logits is None else logits)
+        self.probs = given if logits is None else given.sigmoid()
         self.batch_shape = self.probs.shape
 
     @property
@@ -498,7 +500,7 @@ class Binomial(Distribution):
         return tries.sum(0).cast(self.probs.dtype)
 
     def log_prob(self, value: Any) -> Tensor:
-        (value,) = together(value)
+        (value,) = of_one_shape(value)
         n, p = self.total_count, self.probs
         ways = math.lgamma(n + 1) - (value + 1).lgamma() - (n - value + 1).lgamma()
         return ways + value.xlogy(p) + (n - value).xlogy(1 - p)
@@ -531,7 +533,7 @@ class Multinomial(Distribution):
         return drawn.one_hot(self.event_shape[0]).sum(0).cast(self.probs.dtype)
 
     def log_prob(self, value: Any) -> Tensor:
-        (value,) = together(value)
+        (value,) = of_one_shape(value)
         ways = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
         return ways + (value == 0).where(0.0, value * self.one.logits).sum(-1)
 
@@ -628,7 +630,7 @@ class MixtureSameFamily(Distribution):
         return chosen
 
     def log_prob(self, value: Any) -> Tensor:
-        (value,) = together(value)
+        (value,) = of_one_shape(value)
         each = self.component_distribution.log_prob(value.unsqueeze(-1 - len(self.event_shape)))
         found: Tensor = (each + self.mixture_distribution.logits).logsumexp(-1)
         return found
@@ -649,7 +651,7 @@ class RelaxedOneHotCategorical(Distribution):
         return ((self.one.logits + noise) / self.temperature).softmax(-1)
 
     def log_prob(self, value: Any) -> Tensor:
-        count, heat = self.event_shape[0], together(self.temperature)[0]
+        count, heat = self.event_shape[0], of_one_shape(self.temperature)[0]
         score = self.one.logits - value.log() * heat
         score = (score - score.logsumexp(-1, keepdim=True)).sum(-1)
         found: Tensor = score - value.log().sum(-1) + math.lgamma(count) \

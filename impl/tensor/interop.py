@@ -61,7 +61,8 @@ class Interop(InPlace):
         Raises:
             BufferError: they would have to be copied, and `copy` is False.
         """
-        seen = None if copy or max_version is None else self.runtime.seen(self)
+        told = max_version is not None and max_version[0] >= 1
+        seen = self.runtime.seen(self) if told and not copy else None
         if seen is None and copy is False:
             raise BufferError(f"__dlpack__: {self._form()} has to be copied: leave out copy=False")
         array = self.numpy() if seen is None else seen.reshape(self.shape)
