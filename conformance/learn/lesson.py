@@ -34,7 +34,8 @@ class Lesson:
     `module` is the part of the implementation that the reader's file goes into, if it has another
     name than the lesson; `chapters` are those whose tests judge it. `heads` is what the file begins
     with, where the functions are not found in that part; then `install` puts them to use there.
-    `score` is what is said when all rules are green; `number` is its place in the course.
+    `score` is what is said when all rules are green; `number` is its place in the course. A `late`
+    file is run when a function of it is called first: it may import all of `impl`.
     """
 
     functions: tuple[str, ...]
@@ -48,6 +49,7 @@ class Lesson:
     heads: str = ""
     install: Callable[[ModuleType], None] | None = None
     score: Callable[[ModuleType], Iterator[str]] = nothing
+    late: bool = False
 
 
 def raised(error: Exception, picture: str) -> Counterexample:

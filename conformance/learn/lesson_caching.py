@@ -63,7 +63,8 @@ class Program(NamedTuple):
         return list(dict.fromkeys(node.buffer for node in self.nodes if node.op == "buffer"))
 
     def __str__(self) -> str:
-        place, parts = {}, []
+        place: dict[Node, int] = {}
+        parts = []
         for node in self.nodes:
             place[node] = len(place)
             about = [str(place[each]) for each in node.src]
@@ -258,7 +259,7 @@ def _strange(key: Any) -> str:
         return f"your key contains {key!r:.50}, an address" if " at 0x" in key else ""
     if key is None or isinstance(key, (int, float, bytes)):
         large = isinstance(key, int) and abs(key) > 1 << 40
-        return f"your key contains {key}, an address or a hash" if large else ""
+        return f"your key contains {key!r}, an address or a hash" if large else ""
     return f"your key contains a {type(key).__name__}"
 
 

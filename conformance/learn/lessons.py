@@ -32,6 +32,7 @@ from conformance.learn.lesson_replay import REPLAY
 from conformance.learn.lesson_rewrite import REWRITE
 from conformance.learn.lesson_schedule import SCHEDULE
 from conformance.learn.lesson_symbolic import SYMBOLIC
+from conformance.learn.lesson_training import TRAINING
 
 UNIT = 64  # bytes; every size and every offset is a multiple
 
@@ -234,4 +235,5 @@ LESSONS = {
     "schedule": SCHEDULE, "ir": IR, "reference": REFERENCE, "rewrite": REWRITE,
     "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "render": RENDER,
     "fusion": FUSION, "ordering": ORDERING, "order": ORDER, "memory": MEMORY,
-    "caching": CACHING, "kernel": KERNEL, "replay": REPLAY, "collectives": COLLECTIVES}
+    "caching": CACHING, "kernel": KERNEL, "replay": REPLAY, "collectives": COLLECTIVES,
+    "training": TRAINING}

@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+from collections.abc import Callable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -35,9 +36,22 @@ class Overlay(MetaPathFinder, Loader):
             exec(code_of(self.mine), module.__dict__)  # the reader's own code and wish
             return
         space: dict[str, Any] = {"__name__": self.mine.stem}
-        exec(code_of(self.mine), space)  # the same; its names are not those of the module
-        module.__dict__.update((name, space[name]) for name in self.lesson.functions)
+        if self.lesson.late:
+            module.__dict__.update((name, self._late(name, space))
+                                   for name in self.lesson.functions)
+        else:
+            exec(code_of(self.mine), space)  # the same; its names are not those of the module
+            module.__dict__.update((name, space[name]) for name in self.lesson.functions)
         self.lesson.install(module)
+
+    def _late(self, name: str, space: dict[str, Any]) -> Callable[..., Any]:
+        """A function of the reader's, whose file is run when one of them is called first."""
+        def called(*given: Any) -> Any:
+            if name not in space:
+                exec(code_of(self.mine), space)
+            return space[name](*given)
+
+        return called
 
 
 def code_of(path: Path) -> CodeType:

@@ -222,3 +222,13 @@ def test_a_plan_may_not_lie_about_its_numbers() -> None:
                                   lower_bound=lambda spans: 0)
     first = next(memory(module))
     assert "the plan states lower_bound and unplanned as (0, 1), but they are (0, 0)" in str(first)
+
+
+def test_a_late_file_may_import_everything(tmp_path: Path) -> None:
+    """It is run when a function of it is called first, once."""
+    mine = tmp_path / "my_training.py"
+    mine.write_text("from impl import Tensor\nprint('once')\n"
+                    "def pipeline(passes, given):\n    return passes\n"
+                    "def step(*given):\n    return None\n", encoding="utf-8")
+    found = run(tmp_path, "check", "training")
+    assert found.stdout.startswith("once\nschedule.passes.pure: fuse runs before place")

@@ -51,7 +51,8 @@ def test_all_solutions_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [round(float(each), 4) for each in values[:3]] == [2.0] * 3
     total, slope, word = values[3].split()
     assert word == "word" and float(total) == 6.25 and float(slope) > 0
-    counted = {line[:30].strip(): re.findall(r"[\d,.]+", line[30:]) for line in values[5:]}
+    counted = {line[:30].strip(): re.findall(r"[\d,.]+", line[30:]) for line in values[5:-1]}
+    assert values[-1] == "both print the same 4 lines"
     assert set(counted) == {*together.COUNTED.values()}
     assert all(int(each) > 4 for each in counted["kernels run"])
 
@@ -93,6 +94,12 @@ def test_what_is_no_program_is_refused(words: list[str],
                                        capsys: pytest.CaptureFixture[str]) -> None:
     assert learn.main(["run", "--", *words]) == 2
     assert "Remedy: run -- python -m impl" in capsys.readouterr().err
+
+
+def test_what_is_printed_is_compared() -> None:
+    assert together.said_apart(["a", "b"], ["a", "b"]) == ["both print the same 2 lines"]
+    assert together.said_apart(["a", "1"], ["a", "2", "c"]) == [
+        "2 of 3 printed lines differ, the first:", "  yours: 1", "  ours:  2"]
 
 
 def test_counts_stand_side_by_side() -> None:

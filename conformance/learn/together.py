@@ -4,10 +4,13 @@
 
 Each `my_LESSON.py` of a folder whose rules were all green at its last check takes the place of our
 part. The program runs twice, in processes of their own and with empty caches of kernels: first with
-the reader's parts, then with ours alone. What the runtime counts stands side by side at the end.
+the reader's parts, then with ours alone. What the runtime counts stands side by side at the end,
+and whether both have printed the same.
 """
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import os
 import runpy
@@ -95,7 +98,7 @@ def run(words: Sequence[str], folder: Path, unchecked: bool = False) -> int:
                   "there is nothing to compare", file=sys.stderr)
             return status
         counts.append(counted)
-    print(*table(*counts), sep="\n")
+    print(*table(*counts), *said_apart(*(each["printed"] for each in counts)), sep="\n")
     return 0
 
 
@@ -107,6 +110,29 @@ def table(mine: dict[str, Any], ours: dict[str, Any]) -> list[str]:
                 for each in (mine, ours)]
         lines.append(f"{words:<30}{both[0]:>16}{both[1]:>16}")
     return lines
+
+
+def said_apart(mine: Sequence[str], ours: Sequence[str]) -> list[str]:
+    """Whether two runs have printed the same lines, and the first pair that differs."""
+    apart = [(one or "nothing", other or "nothing")
+             for one, other in itertools.zip_longest(mine, ours) if one != other]
+    if not apart:
+        return [f"both print the same {len(mine)} lines"]
+    return [f"{len(apart)} of {max(len(mine), len(ours))} printed lines differ, the first:",
+            f"  yours: {apart[0][0]}", f"  ours:  {apart[0][1]}"]
+
+
+class _Kept(io.StringIO):
+    """What is printed, shown and kept."""
+
+    def write(self, text: str) -> int:
+        if sys.__stdout__ is not None:
+            sys.__stdout__.write(text)
+        return super().write(text)
+
+    def flush(self) -> None:
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
 
 
 def _in_a_process(program: list[str], folder: Path,
@@ -127,7 +153,7 @@ def inside(counts: Path, folder: Path, slugs: Sequence[str], program: list[str])
     sys.meta_path[:0] = [Overlay(slug, (folder / f"my_{slug}.py").resolve()) for slug in slugs]
     module = program[0] == "-m"
     sys.argv = program[1:] if module else list(program)
-    started = time.perf_counter()
+    started, sys.stdout = time.perf_counter(), (printed := _Kept())
     try:
         if module:
             runpy.run_module(program[1], run_name="__main__", alter_sys=True)
@@ -138,6 +164,7 @@ def inside(counts: Path, folder: Path, slugs: Sequence[str], program: list[str])
         from impl import GlobalCounters
         known = {name: getattr(GlobalCounters, name, 0) for name in COUNTED}
         known["seconds"] = time.perf_counter() - started
+        known["printed"] = printed.getvalue().splitlines()
         counts.write_text(json.dumps(known), encoding="utf-8")
 
 
