@@ -111,6 +111,13 @@ def _agreeing(document: Document) -> Iterator[Finding]:
         if memory["unplanned"] > together:
             yield Finding(rule, f"{memory['unplanned']} bytes are said to be needed without a "
                                 f"plan, but all that is placed has {together}")
+        places = {each["buffer"]: each for each in memory["placements"]}
+        for place in memory["placements"] if _is_order(document) else ():
+            other = places.get(place.get("in_place_of"))
+            if other and not (place["arena"] == other["arena"]
+                              and _handed_over(document, place, other)):
+                yield Finding(rule, f"buffer {place['buffer']} is said to lie in place of "
+                                    f"{other['buffer']}, which is not handed over to it")
 
 
 def check_together(documents: Sequence[Document]) -> list[Finding]:
@@ -246,6 +253,24 @@ def _references(document: Document) -> Iterator[Finding]:
     for output in document["outputs"]:
         if output not in buffers or buffers[output]["kind"] == "temporary":
             yield Finding(rule, f"the output {output} is no buffer that outlives the schedule")
+        elif document["outputs"].count(output) > 1:
+            yield Finding(rule, f"the output {output} is listed twice")
+    named = [(each, key, each[key]) for field, keys in _NAMES.items()
+             for each in _part(document, field) for key in keys if each.get(key) is not None]
+    for each, key, number in named:
+        if number not in (buffers if key in ("buffer", "in_place_of") else kernels):
+            yield Finding(rule, f"{each} names an unknown {key} {number}")
+
+
+#: What in the parts of a document is the number of a kernel, or of a buffer.
+_NAMES = {"dependencies": ("buffer",), "boundaries": ("before", "after", "buffer"),
+          "fusions": ("kernel",), "placements": ("buffer", "in_place_of")}
+
+
+def _part(document: Document, field: str) -> Sequence[dict[str, Any]]:
+    whole = document.get("memory", {}) if field == "placements" else document
+    found: Sequence[dict[str, Any]] = whole.get(field, ())
+    return found
 
 
 def _are_devices(told: dict[str, Any]) -> bool:

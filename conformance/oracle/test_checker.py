@@ -118,6 +118,10 @@ MISTAKES: list[tuple[str, Spoil]] = [
     ("schedule.document.agrees", lambda d: _fused(d, stages=2, listed=[])),
     ("schedule.document.agrees", lambda d: d["dependencies"][1].update(version=7)),
     ("schedule.document.agrees", lambda d: d["memory"].update(unplanned=193)),
+    ("schedule.document.agrees", lambda d: d["memory"]["placements"][1].update(
+        in_place_of=d["memory"]["placements"][0]["buffer"])),
+    ("schedule.document.schema", lambda d: _fused(d, stages=2, listed=[0, 99])),
+    ("schedule.document.schema", lambda d: d["outputs"].extend(d["outputs"])),
     ("schedule.document.schema", lambda d: d["kernels"][0].update(id=1)),
     ("schedule.document.schema", lambda d: d["dependencies"][0].update(before=9)),
     ("dependencies.raw.order", lambda d: d["dependencies"][1].update(before=2, after=0)),

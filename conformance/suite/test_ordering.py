@@ -41,6 +41,7 @@ def test_every_legal_order_gives_the_same_values(subject: Subject) -> None:
     def same(program: Program) -> None:
         nonlocal reordered
         usual = subject.check_values(program, "order", "schedule")
+        _check_orders(program, usual.schedule, usual.order)
         for document, order in zip(usual.schedule, usual.order, strict=False):
             if list(document["order"]) != order:
                 raise Failure(f"the document says that the kernels run in the order "

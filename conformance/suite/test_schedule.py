@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from random import Random
 
+import numpy as np
+
 from conformance import protocol
 from conformance.generators import programs
 from conformance.generators.programs import Draft
@@ -12,6 +14,7 @@ from conformance.oracle import checker
 from conformance.protocol import Document, Program, Statement, shapes
 from conformance.runner.subject import Failure, NotClaimed, Subject, same_values
 from conformance.suite import after, verifies
+from conformance.suite.test_fusion import apart
 
 
 @verifies("schedule.document.schema", observe="schedule")
@@ -264,7 +267,7 @@ def _sources(document: Document, size: int) -> tuple[set[int], set[str]]:
             if buffers[number]["kind"] == "input"}, kinds
 
 
-@verifies("schedule.document.agrees", observe="schedule")
+@verifies("schedule.document.agrees+2", observe="schedule")
 @after("effects.value.eager", "schedule.document.schema")
 def test_what_is_said_twice_agrees(subject: Subject) -> None:
     kernels = 0
@@ -320,3 +323,59 @@ def test_who_asks_for_documents_gets_the_same_values(subject: Subject) -> None:
 
     subject.for_programs(same, rule="effects.value.eager", share=0.5)
     subject.met(kernels, "no program made a kernel")
+
+
+@verifies("schedule.document.buffers", observe="schedule")
+@after("effects.value.eager", "schedule.document.schema")
+def test_what_lies_between_is_no_result_and_has_its_dtype(subject: Subject) -> None:
+    """Values of several dtypes, nearly each with a size of its own, of which the last is kept."""
+    whole = 0
+    for dtype, other in (("float32", "float64"), ("int32", "float16")):
+        draft = Draft()
+        x = draft.add("input", dtype=dtype, shape=[5, 7],
+                      data=protocol.encode(programs.pattern(dtype, (5, 7), 3)))
+        draft.append({"do": "realize", "names": [x]})
+        first = draft.add("cumsum", x, axis=0)
+        second = draft.add("cumsum", draft.add("shrink", first, bounds=[[1, 5], [0, 6]]), axis=1)
+        third = draft.add("cumsum", draft.add("pad", draft.add("cast", second, dtype=other),
+                                              widths=[[1, 0], [0, 3]]), axis=0)
+        answer = draft.add("contiguous", draft.add(
+            "less", third, draft.add("flip", third, axes=[0])))
+        last = draft.add("cumsum", draft.add("pad", draft.add("cast", answer, dtype="int8"),
+                                             widths=[[0, 3], [1, 0]]), axis=1)
+        draft.append({"do": "drop", "names": [
+            name for name in draft.kinds if name not in (x, last)]})
+        draft.append({"do": "observe", "names": [last]})
+        program = protocol.program(draft.statements)
+        if not subject.supports(program):
+            subject.skipped += 1
+            continue
+        for options in ({}, apart(subject)):
+            documents = [each for each in subject.documents(program, **options)
+                         if each["kernels"]]
+            if len(documents) != 1:
+                continue  # what lies between was asked for, or who knows
+            whole += 1
+            wrong = _unlike(documents[0], _values(program), ("int8", 80))
+            if wrong:
+                raise Failure(wrong, program)
+    if subject.examples:
+        subject.met(whole, "no program was one schedule")
+
+
+def _unlike(document: Document, values: set[tuple[str, int]], kept: tuple[str, int]) -> str:
+    """Which buffer is no value of a program, or a result of which nothing was asked.
+
+    A running sum may lie in a wider dtype of its sort until it is rounded; and there may be answers
+    to questions about a value, such as whether it is NaN.
+    """
+    for each in document["buffers"]:
+        count, dtype = prod(each["shape"]), np.dtype(each["dtype"])
+        dtypes = [np.dtype(other) for other, size in values if size == count]
+        if each["kind"] == "temporary" and dtypes and not any(
+                dtype.kind == "b" or dtype.kind == other.kind and dtype.itemsize >= other.itemsize
+                for other in dtypes):
+            return f"values of {count} elements are of {sorted(map(str, dtypes))}, not as {each} is"
+        if each["kind"] == "output" and (each["dtype"], count) != kept:
+            return f"{each} is said to be a result; what is kept has {kept[1]} of {kept[0]}"
+    return ""

@@ -30,7 +30,7 @@ def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
         "order": list(plan.order),
         "boundaries": [{"before": b, "after": a, "buffer": names[s], "reason": why}
                        for b, a, s, why in plan.boundaries],
-        # r[impl schedule.document.agrees]
+        # r[impl schedule.document.agrees+2]
         "fusions": [{"kernel": number, "reason": kernel.fusion}
                     for number, kernel in enumerate(plan.kernels) if kernel.fusion],
         "notes": list(plan.notes),
