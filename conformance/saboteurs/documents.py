@@ -305,7 +305,7 @@ class SettingsAreForgotten(AdapterSaboteur):
 
 
 class StagesAreOne(AdapterSaboteur):
-    rule = "schedule.document.agrees"
+    rule = "schedule.document.agrees+2"
     description = "every kernel is said to have one stage, and to be fused for a reason"
 
     def document(self, document: Document) -> None:
@@ -316,7 +316,7 @@ class StagesAreOne(AdapterSaboteur):
 
 
 class TwiceAsMuchIsSaved(AdapterSaboteur):
-    rule = "schedule.document.agrees"
+    rule = "schedule.document.agrees+2"
     description = "the memory that a plan saves is said to be twice as much"
 
     def document(self, document: Document) -> None:
