@@ -24,9 +24,9 @@ Pair = tuple[int, int]
 
 
 class Problem(NamedTuple):
-    """Kernels 0 to `count` - 1, who waits for whom, and what each touches of some temporaries."""
+    """So many kernels, by number; who waits for whom, and what each touches of some temporaries."""
 
-    count: int
+    kernels: int
     pairs: frozenset[Pair]
     nbytes: dict[int, int]
     touched: tuple[tuple[int, ...], ...]
@@ -55,8 +55,8 @@ def branches(count: int, length: int, turned: bool = False) -> Problem:
     found = made(touched, pairs, sizes)
     if not turned:
         return found
-    last = found.count - 1
-    return Problem(found.count, frozenset((last - two, last - one) for one, two in pairs),
+    last = found.kernels - 1
+    return Problem(found.kernels, frozenset((last - two, last - one) for one, two in pairs),
                    found.nbytes, found.touched[::-1])
 
 
@@ -124,7 +124,7 @@ def is_legal(order: Sequence[int], problem: Problem) -> bool:
 
 def candidates(problem: Problem) -> Iterator[list[int]]:
     """Orders that one has to be as good as: as made, from the front, from the back."""
-    numbers = list(range(problem.count))
+    numbers = list(range(problem.kernels))
     if is_legal(numbers, problem):
         yield numbers
     yield sparing(problem)
@@ -135,7 +135,7 @@ def candidates(problem: Problem) -> Iterator[list[int]]:
 def sparing(problem: Problem) -> list[int]:
     """Of the kernels that may run, always the one after which least is alive."""
     order: list[int] = []
-    left = set(range(problem.count))
+    left = set(range(problem.kernels))
     readers = {each: sum(each in one for one in problem.touched) for each in problem.nbytes}
     started: set[int] = set()
     while left:
@@ -168,8 +168,8 @@ def letter(temporary: int) -> str:
 
 def picture(problem: Problem, order: Sequence[int] | None = None) -> str:
     """Who waits for whom; and, of an order, which temporaries are alive at each position."""
-    if problem.count > 12:
-        return f"{problem.count} kernels, {len(problem.nbytes)} temporaries"
+    if problem.kernels > 12:
+        return f"{problem.kernels} kernels, {len(problem.nbytes)} temporaries"
     waits = [f"{after} waits for {named(sorted(b for b, a in problem.pairs if a == after))}"
              for after in sorted({after for _, after in problem.pairs})]
     lines = ["; ".join(waits) or "nobody waits for anybody", ""]
@@ -201,13 +201,13 @@ def orders(module: ModuleType) -> Iterator[Counterexample]:
 def _given(problem: Problem, turned: bool = False) -> tuple[Any, ...]:
     """What a function of the reader's gets: its own copies, listed in one of two ways."""
     way = -1 if turned else 1
-    return (problem.count, [*sorted(problem.pairs)[::way]],
+    return (problem.kernels, [*sorted(problem.pairs)[::way]],
             dict([*problem.nbytes.items()][::way]), [[*each][::way] for each in problem.touched])
 
 
 def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
     plain = picture(problem)
-    numbers = list(range(problem.count))
+    numbers = list(range(problem.kernels))
     try:
         for order in (numbers, numbers[::2] + numbers[1::2]):
             peak = module.peak(list(order), *_given(problem)[2:])
@@ -243,10 +243,10 @@ def _illegal(order: Any, problem: Problem) -> tuple[str, str] | None:
     """What keeps an answer from being a legal order."""
     if not isinstance(order, list) or not all(map(is_whole, order)):
         return "raised", f"order answers {order!r:.60}, and not a list of numbers of kernels"
-    for kernel in range(problem.count):
+    for kernel in range(problem.kernels):
         if order.count(kernel) != 1:
             return LEGAL, f"kernel {kernel} is in your order {order.count(kernel)} times"
-    if len(order) > problem.count:
+    if len(order) > problem.kernels:
         return LEGAL, f"your order {named(order)} has a kernel that there is not"
     for before, after in sorted(problem.pairs):
         if order.index(before) > order.index(after):
@@ -278,11 +278,11 @@ def score(module: ModuleType) -> Iterator[str]:
                "100 kernels": drawn(chooser, 100), "200 kernels": drawn(chooser, 200)}
     yield f"{'peak, in bytes':<24}{'as made':>9}{'yours':>8}{'ours':>8}{'at least':>10}"
     for name, problem in made_of.items():
-        numbers = list(range(problem.count))
+        numbers = list(range(problem.kernels))
         uses = ours.Uses(problem.nbytes, [list(each) for each in problem.touched])
         found = [most(numbers, problem) if is_legal(numbers, problem) else 0,
                  most(known.order(*_given(problem)), problem),
-                 most(ours.least_peak(problem.count, set(problem.pairs), uses), problem)]
+                 most(ours.least_peak(problem.kernels, set(problem.pairs), uses), problem)]
         least = max(sum(problem.nbytes[each] for each in set(one)) for one in problem.touched)
         yield (f"{name:<24}{found[0] or 'no order':>9}{found[1]:>8}{found[2]:>8}{least:>10}")
 

@@ -25,6 +25,7 @@ from conformance.learn.lesson_ir import IR
 from conformance.learn.lesson_kernel import KERNEL
 from conformance.learn.lesson_order import ORDER
 from conformance.learn.lesson_ordering import ORDERING
+from conformance.learn.lesson_placement import PLACEMENT
 from conformance.learn.lesson_ranges import RANGES
 from conformance.learn.lesson_reference import REFERENCE
 from conformance.learn.lesson_render import RENDER
@@ -234,6 +235,6 @@ span.nbytes.""",
 LESSONS = {
     "schedule": SCHEDULE, "ir": IR, "reference": REFERENCE, "rewrite": REWRITE,
     "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "render": RENDER,
-    "fusion": FUSION, "ordering": ORDERING, "order": ORDER, "memory": MEMORY,
-    "caching": CACHING, "kernel": KERNEL, "replay": REPLAY, "collectives": COLLECTIVES,
-    "training": TRAINING}
+    "fusion": FUSION, "placement": PLACEMENT, "ordering": ORDERING, "order": ORDER,
+    "memory": MEMORY, "caching": CACHING, "kernel": KERNEL, "replay": REPLAY,
+    "collectives": COLLECTIVES, "training": TRAINING}

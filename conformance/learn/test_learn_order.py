@@ -196,9 +196,9 @@ def test_the_runtime_runs_kernels_in_the_readers_order() -> None:
     lesson_order.install(module)
     for problem in itertools.islice(problems(), 60):
         uses = known["Uses"](problem.nbytes, problem.touched)
-        assert known["linearize"](problem.count, (), known["Uses"]({}, uses.touched)) == \
-            list(range(problem.count))
-        mine, theirs = (each(problem.count, set(problem.pairs), uses)
+        assert known["linearize"](problem.kernels, (), known["Uses"]({}, uses.touched)) == \
+            list(range(problem.kernels))
+        mine, theirs = (each(problem.kernels, set(problem.pairs), uses)
                         for each in (known["least_peak"], ours))
         assert most(mine, problem) <= most(theirs, problem)
     with pytest.raises(Exception, match="wait for each other"):
