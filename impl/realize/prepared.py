@@ -215,9 +215,10 @@ class Segments:
     def run(self, memories: Sequence[Memory]) -> None:
         """Put the first memories in their places, and run all segments."""
         placed = self.placed
-        for number, memory in enumerate(memories):
-            if placed[number] is not memory:  # as `put` asks, too: most are there
-                self.put(number, memory)
+        if memories != placed:  # a memory equals itself only: this asks for all at once
+            for number, memory in enumerate(memories):
+                if placed[number] is not memory:  # as `put` asks, too: most are there
+                    self.put(number, memory)
         try:
             for segment in self.segments:
                 segment.run()

@@ -42,6 +42,7 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
         return None
     test = Test("arguments, mode")
     test.add("mode is not {} and mode.circumstances != {}", mode, mode.circumstances)
+    test.line(f"d = {test.name(dependent_bits)}[0]")
     names = [f"a{place}" for place in range(count)]
     test.line(f"{''.join(f'{name}, ' for name in names)} = arguments" if names else
               "if arguments: return None")
@@ -57,8 +58,8 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
         else:
             _add_tensor(test, name, tensor)
             described = arguments.signature[path]  # r[impl replay.arguments.depending]
-            test.add(f"n{name}.reads & {{}}[0] and {{}}(n{name})" if form(described) is described
-                     else f"not {{1}}(n{name})", dependent_bits, needs_gradient)
+            alike = f"d and n{name}.reads & d and" if form(described) is described else "not"
+            test.add(f"{alike} {{}}(n{name})", needs_gradient)
             buffers.append(name)
     for place, name in enumerate(buffers):  # r[impl replay.arguments.form]
         for other in buffers[:place]:
@@ -84,7 +85,7 @@ def _standing(test: Test, history: Expressions, paths: Sequence[str], names: Seq
                 for name, seen, lasts in zip(told, weak, history.lasting[0], strict=True)]
         return f"1, ({''.join(kept)})"
     bits = " | ".join(f"n{name}.reads" for name in told) or "0"
-    return f"({bits}) & {test.name(dependent_bits)}[0], ({''.join(weak)})"
+    return f"d and ({bits}) & d, ({''.join(weak)})"
 
 
 def _add_tensor(test: Test, name: str, tensor: Tensor) -> None:
@@ -98,12 +99,14 @@ def _add_tensor(test: Test, name: str, tensor: Tensor) -> None:
              f"or {name}.grad is not None or {name}.device is not {{}} and {name}.device != {{}}",
              Ops.BUFFER, leaf.dtype, device, device)
     test.line(f"b{name}, v{name}, s{name} = {node}.arg")
+    sharding = leaf.arg[0].shardings.get(leaf.arg[2])
+    lying = f"b{name}.shardings.get(s{name}) != {{}}"
+    if sharding is None:  # on no mesh, most often
+        lying = f"b{name}.shardings and {lying}"
     test.add(f"v{name} != b{name}.version "
              f"or b{name}.device is not {{}} and b{name}.device != {{}} "
              f"or not (s{name} is {{}} or {{}}(s{name}, {{}})) "
-             f"or b{name}.shardings.get(s{name}) != {{}}",
-             device, device, leaf.arg[2], identical, leaf.arg[2],
-             leaf.arg[0].shardings.get(leaf.arg[2]))
+             f"or {lying}", device, device, leaf.arg[2], identical, leaf.arg[2], sharding)
 
 
 def _add_value(test: Test, name: str, described: Any) -> bool:

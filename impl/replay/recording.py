@@ -12,7 +12,7 @@ from impl.device import Table
 from impl.effects import Buffer, advance, leaf_of
 from impl.errors import ReplayError
 from impl.following.reads import Reads, compiled, in_short
-from impl.ir import UOp, note_late
+from impl.ir import UOp, leaf_node, note_late
 from impl.realize import Made, Prepared
 from impl.replay.arguments import (
     Arguments,
@@ -216,11 +216,12 @@ class Recording:
         outputs = self.prepared.run(given)
         result = self.result
         if self.only == 0 and len(outputs) == 1:  # most often
-            leaf = outputs[0].leaf(result.shape)
+            buffer = outputs[0]
+            leaf = leaf_node(buffer.dtype, (buffer, 0, result.shape))
             if result.expression is not None:  # as Expression.note does
                 told = result.expression, result.expression.depends, standing, self.outside
                 note_late(leaf, told)
-                outputs[0].told = 0
+                buffer.told = 0
                 if dependent:
                     note_dependent(leaf)
             return Tensor._holding(leaf, result.device)
