@@ -20,6 +20,14 @@ class GlobalsAreFrozen(Edit):
     new = "held = space.get(name, MISSING)"
 
 
+class NumbersOfClassesAreObjects(Edit):
+    rule = "following.reads.places"
+    description = "a number of a class is compared by where it lies"
+    file = "impl/following/attributes.py"
+    first = "test_a_number_of_a_class_is_compared_as_a_number"
+    old, new = 'if hasattr(type(found), "__get__") else "attribute"', 'if name else "attribute"'
+
+
 class OnlyOneWayIsLookedAt(Edit):
     rule = "following.reads.places"
     description = "where two ways of a body meet, what the second one brings is not looked at"

@@ -20,6 +20,13 @@ class ReversedLoopsGoForward(Edit):
     new = "order = np.arange(count)[::-1] if not count"
 
 
+class AllRowsAreThere(Edit):
+    rule = "loops.count.symbolic"
+    description = "a scan over a symbolic number of rows runs for one of them"
+    file = "impl/transforms/control.py"
+    old, new = "return int(sizes[0] or 0)", "return 1 if is_symbolic(sizes[0]) else sizes[0] or 0"
+
+
 class NumbersAreNobodys(Edit):
     rule = "loops.gradient.reverse+2"
     description = "a number that a transform differentiates for is one of the body"
@@ -105,11 +112,11 @@ class CarriesDoNotChange(Edit):
 
 
 class DtypesMayChange(Edit):
-    rule = "loops.arguments.refused+3"
+    rule = "loops.arguments.refused+4"
     description = "a carry may become another dtype"
     file = "impl/transforms/control.py"
-    old = "if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+3]"
-    new = "if mine.dtype.kind != theirs.dtype.kind:  # r[impl loops.arguments.refused+3]"
+    old = "if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+4]"
+    new = "if mine.dtype.kind != theirs.dtype.kind:  # r[impl loops.arguments.refused+4]"
 
 
 class ProductsAreOfOneRow(Edit):

@@ -246,7 +246,9 @@ class Attributes(Notes):
         elif isinstance(found, property):
             self.reads.note("attribute", kind, name, path)
         elif not isinstance(found, types.MemberDescriptorType):
-            self.reads.note("method", kind, name, path)
+            # r[impl following.reads.places]: a number is equal to another one, unlike a method
+            known = "method" if hasattr(type(found), "__get__") else "attribute"
+            self.reads.note(known, kind, name, path)
         if isinstance(found, types.FunctionType):
             function = self.only(found, path)
             return frozenset([function]) if is_type else self.intern(Bound, function, thing)

@@ -121,13 +121,10 @@ def _rows(tree: Tree, length: int | None) -> int:
     if length is not None:
         sizes.append(length)
     if not sizes or None in sizes or any(size != sizes[0] for size in sizes):
-        # r[impl loops.arguments.refused+3]
+        # r[impl loops.arguments.refused+4]
         raise ShapeError("scan", f"sequences of {sizes} rows", "give sequences with as many rows "
                          "along axis 0 each, or length= where there are none")
-    if is_symbolic(sizes[0]):
-        raise ShapeError("scan", f"the number of iterations, {sizes[0]!r}, is symbolic",
-                         "scan over the greatest number of rows, and choose with .where")
-    return int(sizes[0] or 0)
+    return int(sizes[0] or 0)  # of a symbolic size what it is now, of which a capture is told
 
 
 def _as_before(operation: str, now: Tree, before: Tree, what: str) -> list[Tensor]:
@@ -137,10 +134,10 @@ def _as_before(operation: str, now: Tree, before: Tree, what: str) -> list[Tenso
         DTypeError: a dtype differs; ArgumentError, ShapeError: containers or shapes do.
     """
     for mine, theirs in zip(before.leaves, now.leaves, strict=False):
-        if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+3]
+        if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused+4]
             raise DTypeError(operation, f"{what} is {theirs.dtype.name}, and was "
                              f"{mine.dtype.name}", f"convert it: .cast({mine.dtype!r})")
-    # r[impl loops.arguments.refused+3]
+    # r[impl loops.arguments.refused+4]
     return before.matching(now.filled(now.leaves), operation, what, exact=True)
 
 
@@ -170,9 +167,11 @@ def scan(function: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = N
     """
     carried, rows = _values(init), Tree(xs, arrays=True)
     count = _rows(rows, length)
+    # r[impl loops.count.symbolic]
+    given = [leaf[:count] if is_symbolic(leaf.shape[0]) else leaf for leaf in rows.leaves]
     trace = _Trace("scan")
     inner = [trace.argument(leaf, leaf.shape) for leaf in carried.leaves]
-    along = [trace.argument(leaf, leaf.shape[1:]) for leaf in rows.leaves]
+    along = [trace.argument(leaf, leaf.shape[1:]) for leaf in given]
     returned = trace.call(function, carried.filled(inner), rows.filled(along))
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise ArgumentError("scan", f"the function returned no pair, but {returned!r:.60}",
@@ -187,7 +186,7 @@ def scan(function: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = N
     ends = [*(each.uop for each in following), *(each.uop for each in stacked.leaves)]
     roots = trace.graph(ends, iteration)
     marks = [trace.places[each] for each in [t.uop for t in trace.arguments]]
-    sequences = list(zip(marks[len(inner):], [leaf.uop for leaf in rows.leaves], strict=True))
+    sequences = list(zip(marks[len(inner):], [leaf.uop for leaf in given], strict=True))
     if iteration is not None:
         generator.reserve(trace.drawn * (count - 1))
         number = nodes.cast(nodes.iota(count), dtypes.uint32)
@@ -272,7 +271,7 @@ def _tensors(values: dict[int, UOp], like: Sequence[Tensor]) -> list[Tensor]:
 def _one_bool(operation: str, value: Any) -> Tensor:
     made = value if isinstance(value, Tensor) else Tensor(bool(value))
     if made.numel() != 1 or made.dtype.kind == "f":
-        # r[impl loops.arguments.refused+3]
+        # r[impl loops.arguments.refused+4]
         raise ShapeError(operation, f"the condition is {made.dtype.name} {made.shape}",
                          "give one bool: compare, and use .any() or .all()")
     return made.reshape(()).cast(dtypes.bool)

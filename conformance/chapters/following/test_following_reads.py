@@ -68,6 +68,26 @@ def test_bodies_of_users_are_replayed(name: str) -> None:
     assert found == wanted and step.replays >= 2 + changes, step.explain()
 
 
+@verifies("following.reads.places")
+def test_a_number_of_a_class_is_compared_as_a_number() -> None:
+    class Rates:
+        first = 1.0
+
+        def __init__(self) -> None:
+            self.seen = 0
+
+    class More(Rates):
+        names = ("a", "b")
+    with Context(DEVICE="REFERENCE"):
+        more, x = More(), numbers(1.0, 2.0)
+        step = TinyJit(lambda x: x * Rates.first + more.first * len(More.names))
+        for turn in range(12):
+            Rates.first, More.names = float(1 + turn // 4), tuple("abc"[:2 + turn // 8])
+            wanted = [each * Rates.first + Rates.first * len(More.names) for each in (1.0, 2.0)]
+            assert step(x).tolist() == wanted
+        assert step.replays == 8, step.explain()
+
+
 @verifies("following.traced.reason", observe="replay")
 def test_what_a_library_does_is_named_with_the_line_of_the_user() -> None:
     weight = numbers(1.0, 2.0).requires_grad_()
