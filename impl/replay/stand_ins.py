@@ -121,9 +121,10 @@ def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
         stand_in.grad = tensor.grad
         if tensor._parameter is not None:  # r[impl replay.arguments.form]: also if it is not wanted
             stand_in.requires_grad = tensor._parameter
-        elif leaf.late is not None:  # r[impl replay.arguments.depending]
-            note_late(stand_in.uop, (expression_of, leaf.late[1], leaf))
-            if leaf.late[1]:
+        elif leaf.late is not None or tensor.requires_grad:
+            # r[impl replay.arguments.depending]: it may be what a parameter is, under another name
+            note_late(stand_in.uop, (expression_of, tensor.requires_grad, leaf))
+            if tensor.requires_grad:
                 note_dependent(stand_in.uop)
         found.setdefault(id(tensor), stand_in)
     return found
