@@ -64,27 +64,31 @@ class _Parting:
     def parted(self) -> Parted:
         """Both parts."""
         replaced: dict[UOp, UOp] = {}
-        first: list[UOp] = []
+        turned: dict[tuple[UOp, UOp], UOp] = {}  # for one product; another reads it as it lies
+        first: dict[UOp, UOp] = {}
         free = max([n.arg[0] + 1 for n in self.order if n.op is Ops.PARAM], default=0)
 
         def given(node: UOp) -> UOp:
-            first.append(node)
-            return param(free + len(first) - 1, node)
+            return first.setdefault(node, param(free + len(first), node))
         for node in self.order:
             for operand in self._operands(node):
-                if operand not in replaced and (turned := _turned(node, operand)) is not None:
-                    stored, order = turned
+                if (found := _turned(node, operand)) is not None:
+                    stored, order = found
                     back = tuple(order.index(axis) for axis in range(len(order)))
                     made = UOp(Ops.PERMUTE, node.dtype, (given(stored),), back)
-                    replaced[operand] = UOp(Ops.EXPAND, node.dtype, (made,), operand.arg)
+                    turned[node.src[0], operand] = UOp(Ops.EXPAND, node.dtype, (made,), operand.arg)
         for node in self.order:
-            if node in self.bytes_of:
-                continue
-            for source in node.src:
-                bottom = self._bottom(source, replaced)
-                if bottom is not None and bottom not in replaced:
-                    replaced[bottom] = given(bottom)
-        return Parted(first, range(free, free + len(first)), self.graph.substitute(replaced).src)
+            if node not in self.bytes_of:
+                for source in node.src:
+                    if (node, source) not in turned \
+                            and (bottom := self._bottom(source, replaced)) is not None:
+                        replaced[bottom] = given(bottom)
+        done = dict(replaced)
+        for node in self.order:
+            if node not in done:
+                sources = tuple([turned.get((node, s)) or done[s] for s in node.src])
+                done[node] = node if sources == node.src else node.replace(src=sources)
+        return Parted([*first], range(free, free + len(first)), done[self.graph].src)
 
     def _operands(self, node: UOp) -> list[UOp]:
         """Of a sum of products: the factor that is the same in every iteration, if one is."""

@@ -73,6 +73,13 @@ def test_a_matrix_lies_as_its_product_reads_it() -> None:
     assert not turned((3, 5), (8, 5))
     assert not turned((4, 5), (7, 5))
     assert not split(lambda h, w: h @ w, (4, 5), (5, 8))
+    # The other product of the two has its columns side by side: it reads the matrix itself.
+    assert split(lambda h, w: h.linear(w) @ w, (4, 8), (8, 8)) == [(Ops.PERMUTE, (1, 8, 8))]
+    like = Tensor.empty(4, 8), Tensor.empty(8, 8)
+    h, w = (each._wrap(param(slot, each.uop)) for slot, each in zip((0, FIXED), like, strict=True))
+    read = [node.arg[0] for node in parted([(h.linear(w) @ w).uop], range(FIXED)).rest[0].toposort()
+            if node.op is Ops.PARAM]
+    assert sorted(read) == [0, FIXED, FIXED + 1]
     with Context(DEVICE="REFERENCE"):
         w, h = NUMBERS.standard_normal((8, 8)), NUMBERS.standard_normal((4, 8))
         weight, wanted = Tensor(w), h
