@@ -197,3 +197,21 @@ class CallsBeginAgain(Edit):
     file = "impl/realize/looping.py"
     old = "along = ways[number][begin:begin + most]"
     new = "along = ways[number][0:most]"
+
+
+class ProductsAreComputedAgain(Edit):
+    rule = "loops.gradient.kept"
+    description = "what a scan has stacked is computed again for its gradient"
+    first = "test_products_of_a_step_are_kept"
+    file = "impl/gradient/loops.py"
+    old = "if root >= loop.carries and loop.roots[root].op not in"
+    new = "if root < 0 and loop.roots[root].op not in"
+
+
+class AllProductsAreKept(Edit):
+    rule = "loops.gradient.kept"
+    description = "a scan keeps its products, however many numbers they are"
+    first = "test_products_of_a_step_are_kept"
+    file = "impl/gradient/loops.py"
+    old = "return found if sum(map(_elements, found)) <= most else []"
+    new = "return found if most else []"

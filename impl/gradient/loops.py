@@ -19,7 +19,7 @@ from impl.gradient.rules import loop_rules
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, UOp, toposort
 from impl.loops import LoopInfo, body, output_of, outputs, param
-from impl.symbolic import greatest
+from impl.symbolic import greatest, is_symbolic
 
 Parts = Iterator[tuple[UOp, UOp]]
 
@@ -39,16 +39,40 @@ class Steps:
 
     def made(self, following: Sequence[UOp], stacked: Sequence[UOp], count: int,
              reverse: bool) -> tuple[LoopInfo, list[UOp]]:
-        """The loop and its sources. Behind what is stacked stand the carries before each step: a
-        derivative asks for them.
+        """The loop and its sources. Behind what is stacked stand products, and the carries before
+        each step: a derivative asks for them.
         """
         every = [*self.carries, *self.sequences, *self.constants]
         renamed = {old: param(slot, old) for slot, (old, _) in enumerate(every)}
         before = [mark for mark, _ in self.carries]
-        roots = substituted([*following, *stacked, *before], renamed)
+        kept = self._products([*following, *stacked])
+        roots = substituted([*following, *stacked, *kept, *before], renamed)
         loop = LoopInfo("scan", (body(roots),), (), len(self.carries), len(self.sequences), count,
                     reverse)
         return loop, [stored(source) for _, source in every]
+
+
+    def _products(self, roots: Sequence[UOp]) -> list[UOp]:
+        """The sums of products in a step that are few numbers and change with its carries."""
+        # r[impl loops.gradient.kept]
+        depends = {mark for mark, _ in self.carries}
+        most = _MOST_KEPT * sum(_elements(mark) for mark in depends)
+        found = []
+        for node in toposort(roots):
+            if any([source in depends for source in node.src]):
+                depends.add(node)
+                if node.op is Ops.REDUCE and node.arg[0] is Ops.ADD and is_float(node) \
+                        and node.src[0].op is Ops.MUL and node not in roots \
+                        and _LEAST_SUM * _elements(node) <= _elements(node.src[0]) \
+                        and not any(map(is_symbolic, node.shape or ())):
+                    found.append(node)
+        return found if sum(map(_elements, found)) <= most else []
+
+
+#: Sums of fewer products are computed again.
+_LEAST_SUM = 16
+#: So many times the elements of the carries may be kept of a step besides.
+_MOST_KEPT = 4
 
 
 def stored(source: UOp) -> UOp:
@@ -135,11 +159,15 @@ def _scan_gradient(node: UOp, loop: LoopInfo, given: dict[int, UOp], leads: Set[
     along = {root: mark(part, row=True) for root, part in given.items() if root >= carries}
     found = compute_gradients(_seeds(roots, {**back, **along}),
                               [params[slot] for slot in (*floats, *wanted)])
+    there = _stacked(node, loop)
+    instead = {root: mark(root) for root in there}
+    found = dict(zip(found, substituted(list(found.values()), instead), strict=True))
 
     def of(slot: int) -> UOp:
         return found.get(params[slot], nodes.full_like(params[slot], 0))
     rows = [slot for slot in wanted if slot < behind]
-    later = _Later([*params[:behind], *along.values()], [of(slot) for slot in rows])
+    later = _Later([*params[:behind], *along.values(), *instead.values()],
+                   [of(slot) for slot in rows])
     for slot in sorted(wanted[len(rows):], key=lambda slot: -_elements(params[slot])):
         later.take(slot, of(slot))
     whole = [slot for slot in wanted[len(rows):] if slot not in later.sums]
@@ -151,7 +179,8 @@ def _scan_gradient(node: UOp, loop: LoopInfo, given: dict[int, UOp], leads: Set[
     begun += [nodes.full_like(params[slot], 0) for slot in whole]
     known = {**{params[slot]: before for slot, before in saved.items()},
              **{params[slot]: sources[slot] for slot in range(carries, behind)},
-             **{along[root]: given[root] for root in along}}
+             **{along[root]: given[root] for root in along},
+             **{instead[root]: there[root] for root in instead}}
     steps = Steps(
         list(zip([*back.values(), *sums.values()], begun, strict=True)),
         [(own, rows_of) for own, rows_of in known.items() if own in needed],
@@ -265,6 +294,13 @@ def _saved(node: UOp, loop: LoopInfo, slots: Sequence[int]) -> dict[int, UOp]:
             if first + slot in loop.outputs}
     more = outputs(loop, node.src, [first + slot for slot in slots if slot not in have])
     return {slot: have[slot] if slot in have else more[first + slot] for slot in slots}
+
+
+def _stacked(node: UOp, loop: LoopInfo) -> dict[UOp, UOp]:
+    """What a loop has computed in each step and stacked: the roots, and the rows of each."""
+    # r[impl loops.gradient.kept]
+    return {loop.roots[root]: output_of(node, place) for place, root in enumerate(loop.outputs)
+            if root >= loop.carries and loop.roots[root].op not in (Ops.PARAM, Ops.CONST)}
 
 
 def _cond_gradient(node: UOp, loop: LoopInfo, given: dict[int, UOp], leads: Set[UOp]) -> Parts:

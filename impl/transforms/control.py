@@ -195,7 +195,7 @@ def scan(function: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = N
     carries = list(zip(marks[:len(inner)], [leaf.uop for leaf in carried.leaves], strict=True))
     loop, sources = Steps(carries, sequences, constants).made(
         roots[:len(inner)], roots[len(inner):], count, reverse)
-    wanted = range(len(ends) + (len(inner) if recorded(sources) else 0))
+    wanted = range(len(loop.roots) if recorded(sources) else len(ends))
     values = outputs(loop, sources, wanted)
     made = _tensors(values, [*following, *stacked.leaves])
     return carried.filled(made[:len(inner)]), stacked.filled(made[len(inner):])

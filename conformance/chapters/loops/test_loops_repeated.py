@@ -76,8 +76,10 @@ def test_a_matrix_lies_as_its_product_reads_it() -> None:
     # The other product of the two has its columns side by side: it reads the matrix itself.
     assert split(lambda h, w: h.linear(w) @ w, (4, 8), (8, 8)) == [(Ops.PERMUTE, (1, 8, 8))]
     like = Tensor.empty(4, 8), Tensor.empty(8, 8)
-    h, w = (each._wrap(param(slot, each.uop)) for slot, each in zip((0, FIXED), like, strict=True))
-    read = [node.arg[0] for node in parted([(h.linear(w) @ w).uop], range(FIXED)).rest[0].toposort()
+    rows, matrix = (each._wrap(param(slot, each.uop))
+                    for slot, each in zip((CARRY, FIXED), like, strict=True))
+    rest = parted([(rows.linear(matrix) @ matrix).uop], range(FIXED)).rest
+    read = [node.arg[0] for node in rest[0].toposort()
             if node.op is Ops.PARAM]
     assert sorted(read) == [0, FIXED, FIXED + 1]
     with Context(DEVICE="REFERENCE"):
@@ -168,3 +170,57 @@ def test_iterations_are_one_call(count: int, calls: int, reverse: bool,
     if reverse:
         begun, doubled = begun[::-1], doubled[::-1]
     np.testing.assert_allclose(found, np.stack([one_, two, *begun, *doubled]), 1e-4, 1e-4)
+
+
+def products(before: int, width: int) -> int:
+    """How many products of a matrix of so many rows and columns a step of a scan and its gradient
+    have: two forward.
+    """
+    found = []
+    with Context(DEVICE="REFERENCE"):
+        w = Tensor(NUMBERS.standard_normal((before, width)).astype(np.float32), requires_grad=True)
+        back = Tensor(NUMBERS.standard_normal((width, before)).astype(np.float32)).realize()
+        h = Tensor(NUMBERS.standard_normal((4, before)).astype(np.float32)).realize()
+        for count in (3, 5):
+            last, _ = func.scan(lambda c, _: ((c @ w).tanh() @ back, None), h, length=count)
+            GlobalCounters.reset()
+            last.square().sum().gradient(w)[0].realize()
+            found.append(GlobalCounters.operations)
+    return round((found[1] - found[0]) / 2 / (2 * 4 * before * width))
+
+
+@verifies("loops.gradient.kept")
+def test_products_of_a_step_are_kept() -> None:
+    # Backward there is one for each, and one for the gradient of the weights.
+    assert products(16, 32) == 5
+    assert products(16, 128) == 6  # eight times the numbers of the carry: it is computed again
+
+
+@verifies("loops.gradient.kept")
+@verifies("loops.gradient.reverse+2")
+@pytest.mark.parametrize("width", [16, 128])
+def test_gradients_of_gradients_through_what_was_kept(width: int) -> None:
+    with Context(DEVICE="REFERENCE"):
+        w = Tensor(NUMBERS.standard_normal((width, 16)) / 8, requires_grad=True)
+        start, rows = Tensor(NUMBERS.standard_normal((4, 16))), \
+            Tensor(NUMBERS.standard_normal((3, 4, 16)))
+
+        def step(c: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+            z = (c.linear(w) + 0.5).tanh()
+            return z[:, :16] * 0.5 + x + z[:, -16:], z.square()
+
+        def loss(scan: Callable[..., Any]) -> Tensor:
+            last, ys = scan(step, start, rows)
+            return last.square().sum() + ys.sum()
+
+        def written_out(step: Any, carry: Tensor, xs: Tensor) -> tuple[Tensor, Tensor]:
+            found = []
+            for number in range(3):
+                carry, y = step(carry, xs[number])
+                found.append(y)
+            return carry, Tensor.stack(*found)
+        mine, wanted = (loss(scan).gradient(w)[0] for scan in (func.scan, written_out))
+        np.testing.assert_allclose(mine.numpy(), wanted.numpy(), 1e-9)
+        again, other = (loss(scan).gradient(w)[0].square().sum().gradient(w)[0]
+                        for scan in (func.scan, written_out))
+        np.testing.assert_allclose(again.numpy(), other.numpy(), 1e-9)
