@@ -90,7 +90,7 @@ class LoadsForgetTheirCondition(Edit):
     rule = "ranges.access.inside"
     description = "what lies below a PAD is loaded for the padding too"
     file = "impl/ranges/tracing.py"
-    old, new = "Pattern(shape, region.index, region.valid)", "Pattern(shape, region.index)"
+    old, new = "self.pattern(shape, region.index, region.valid)", "self.pattern(shape, region.index)"
 
 
 class OnlyLoadsAreZero(Edit):

@@ -97,12 +97,13 @@ class _KernelBuilder:
             if loop not in renamed:
                 ordered = more is not None and loop in more.loops[:1]
                 renamed[loop] = self._range(loop, RangeKind.BLOCK if ordered else RangeKind.LOOP)
+        new_name = renamed.__getitem__
         for node in stage.form.order:
             if node not in renamed:
                 if node.op in _NAMED:
                     renamed[node] = self._renamed(stage, node, renamed)
                 else:  # and no function for the most of them
-                    sources = tuple([renamed[source] for source in node.src])
+                    sources = tuple(map(new_name, node.src))
                     renamed[node] = node if sources == node.src else \
                         UOp(node.op, node.dtype, sources, node.arg)
         value, dtype = renamed[stage.form.value], stage.form.value.dtype

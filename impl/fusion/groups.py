@@ -8,7 +8,6 @@ that was tried in vain it is said why.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from impl.dependencies import History
@@ -57,22 +56,15 @@ class Grouping:
     blocked: list[Blocked]
 
 
-def _loop_at(access: Access, dimension: int, loops: Sequence[UOp]) -> UOp | None:
-    """The loop that alone is the index in this dimension, if there is one."""
-    index = access.index[dimension]
-    return index if index.op is Ops.RANGE and index in loops else None
-
-
 def match_loops(member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
     """Positions of the prefix at which both accesses use one loop of the same extent."""
     pairs: Pairs = []
-    if theirs.shape != mine.shape:
-        return pairs
-    for dimension in range(len(mine.shape)):
-        old = _loop_at(theirs, dimension, member.prefix)
-        new = _loop_at(mine, dimension, stage.loops)
-        if old is not None and new is not None and extent(old) == extent(new):
-            pairs.append((member.prefix.index(old), new))  # r[impl fusion.value.equal]
+    prefix, loops = member.prefix, stage.loops
+    if prefix and loops and theirs.shape == mine.shape:
+        for old, new in zip(theirs.index, mine.index, strict=True):
+            if old.op is Ops.RANGE and new.op is Ops.RANGE and old in prefix and new in loops \
+                    and extent(old) == extent(new):
+                pairs.append((prefix.index(old), new))  # r[impl fusion.value.equal]
     return pairs
 
 

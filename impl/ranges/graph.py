@@ -52,6 +52,7 @@ class StageGraph:
         self.stages: list[Stage] = []
         self.number_of: dict[object, int] = {}
         self.forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = {}
+        self.patterns: dict[tuple[Any, ...], Pattern] = {}  # by shape, index and condition
         self.loaded: dict[UOp, tuple[int, Shape] | None] = {}  # what `read_from` has answered
         self.copied = {self._itself(source) for node in cuts if node.op in _ALL_OF
                        for source in node.src}
@@ -199,7 +200,7 @@ class StageGraph:
             key += _way_to_base(node)  # r[impl ranges.form.shared+2]
         known = self.forms.get(key)  # r[impl ranges.form.shared+2]
         if known is None:
-            tracer = Tracer(self.read_from)
+            tracer = Tracer(self.read_from, self.patterns)
             form = make(node, tracer)
             if tracer.simple.rewrites:
                 form = without_dead_reads(form)
@@ -241,8 +242,8 @@ class StageGraph:
         if node.op is Ops.LOOP:
             return form_of_loop(node, tracer, index)
         expression = tracer.trace(node, index)
-        return Form(loops_within(index), expression, Pattern(node.shape, index), tracer.reads,
-                    tracer.reduced, tracer.operations)
+        return Form(loops_within(index), expression, tracer.pattern(node.shape, index),
+                    tracer.reads, tracer.reduced, tracer.operations)
 
     def _write_form(self, node: UOp, tracer: Tracer) -> Form:
         base, (view, given) = node.src[0], node.src[1].src

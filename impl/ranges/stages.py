@@ -188,6 +188,8 @@ class Stage:
     reads: list[Access] = field(init=False)   # what it loads
     writes: list[Access] = field(init=False)  # what it stores: one value, or what a kernel of
                                               # the user stores
+    loops: list[UOp] = field(init=False)      # the output ranges, outermost first
+    alone: bool = field(init=False)           # whether it is a kernel of its own
 
     def __init__(self, number: int, node: UOp, form: Form, slots: tuple[int, ...], write: Access,
                  reason: str = "", task: Task | None = None, overwrites: int | None = None,
@@ -195,7 +197,8 @@ class Stage:
         # In one step: what is frozen gets its fields one by one otherwise, each by a call.
         self.__dict__.update(
             number=number, node=node, form=form, slots=slots, write=write, reason=reason,
-            task=task, overwrites=overwrites, whole=whole, given=given,
+            task=task, overwrites=overwrites, whole=whole, given=given, loops=form.loops,
+            alone=task is not None or form.in_order is not None or given is not None,
             reads=[Access(slots[slot], pattern) for slot, pattern in form.reads],
             writes=[write] if given is None else [write, *[access for access, _ in given.more]])
 
@@ -205,22 +208,11 @@ class Stage:
         return self.reads[number if numbers is None else numbers.index(number)]
 
     @property
-    def alone(self) -> bool:
-        """Whether the stage is a kernel of its own."""
-        return (self.task is not None or self.form.in_order is not None
-                or self.given is not None)
-
-    @property
     def replaced(self) -> list[tuple[int, int]]:
         """The values that it stores into the memory of others, each with that other one."""
         more = self.given.more if self.given is not None else ()
         pairs = [(self.write.value, self.overwrites), *((a.value, old) for a, old in more)]
         return [(new, old) for new, old in pairs if old is not None]
-
-    @property
-    def loops(self) -> list[UOp]:
-        """The output ranges, outermost first."""
-        return self.form.loops
 
 
 def without_dead_reads(form: Form) -> Form:

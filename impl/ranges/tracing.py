@@ -40,12 +40,14 @@ class Tracer:
 
     `storage_of` tells which value holds a node, or None if the node is to be computed here. Equal
     nodes needed at equal indices become one kernel node. The loops of reductions are numbered from
-    `first_loop`.
+    `first_loop`. `patterns` are those of all stages, whose loops have the same names.
     """
 
     def __init__(self, storage_of: Callable[[UOp], tuple[int, Shape] | None],
+                 patterns: dict[tuple[Any, ...], Pattern] | None = None,
                  first_loop: int = 1 << 10) -> None:
         self.storage_of = storage_of
+        self.patterns = {} if patterns is None else patterns
         self.slots: dict[int, int] = {}  # value -> its slot
         self.reads: list[tuple[int, Pattern]] = []
         self.loads: dict[tuple[Any, ...], UOp] = {}
@@ -111,9 +113,17 @@ class Tracer:
         if known is None:
             slot = self.slots.setdefault(value, len(self.slots))
             # r[impl ranges.access.inside]
-            pattern = Pattern(shape, region.index, region.valid)
+            pattern = self.pattern(shape, region.index, region.valid)
             known = self.loads[key] = load(node.dtype, slot, pattern, len(self.reads))
             self.reads.append((slot, pattern))
+        return known
+
+    def pattern(self, shape: Shape, index: Index, valid: UOp = TRUE) -> Pattern:
+        """How a nest walks over a value; one object for all nests that do it alike."""
+        key = shape, index, valid
+        known = self.patterns.get(key)
+        if known is None:
+            known = self.patterns[key] = Pattern(shape, index, valid)
         return known
 
     def _needs(self, node: UOp, region: _Region) -> list[Place]:
@@ -260,8 +270,6 @@ def names_row(node: UOp, picked: UOp) -> UOp:
     assert node.src[0].shape is not None
     return symbolic.logical_and(symbolic.less_equal(0, picked),
                                 symbolic.less_than(picked, node.src[0].shape[0]))
-
-
 
 
 def _read_inside(at: UOp, valid: UOp) -> UOp:
