@@ -90,7 +90,8 @@ class LoadsForgetTheirCondition(Edit):
     rule = "ranges.access.inside"
     description = "what lies below a PAD is loaded for the padding too"
     file = "impl/ranges/tracing.py"
-    old, new = "self.pattern(shape, region.index, region.valid)", "self.pattern(shape, region.index)"
+    old = "self.pattern(shape, region.index, region.valid)"
+    new = "self.pattern(shape, region.index)"
 
 
 class OnlyLoadsAreZero(Edit):

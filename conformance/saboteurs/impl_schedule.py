@@ -17,6 +17,14 @@ class NotesInTheGraph(Edit):
     old, new = "self.reasons[node] = reason ", "self.reasons[node] = node.tag = reason "
 
 
+class FieldsAreWrittenAgain(Edit):
+    rule = "schedule.passes.pure+3"
+    description = "nobody sees that a pass writes what an earlier one wrote, on the way to a plan"
+    first = "test_a_pass_that_writes_a_field_again_is_named"
+    file = "impl/realize/planning.py"
+    old, new = "if getattr(request, name) is not value:", "if False:"
+
+
 class RunsTheReaders(Edit):
     rule = "schedule.document.nothing-runs"
     description = "who waits for an old value is computed before the document is made"

@@ -52,9 +52,9 @@ class Request:
     mode: Mode = field(default_factory=in_force)
     shared: bool = False
     document: bool = False
-    begun: float = 0.0  # when, if that is shown
 
-    waiting: list[UOp] = field(init=False)     # choose
+    started: float = field(init=False)         # choose: when, if that is shown
+    waiting: list[UOp] = field(init=False)
     effects: Effects = field(init=False)       # gather: of whole values
     notes: list[str] = field(init=False)       # what a person is told of that
     pieces: Effects = field(init=False)        # divide: of what each device has
@@ -75,7 +75,7 @@ def choose(request: Request) -> Request:
     device of its own.
     """
     if request.mode.shown:
-        request.begun = time.perf_counter()
+        request.started = time.perf_counter()
     if session.default != request.mode.default:  # r[impl realize.device.named]
         session.default = request.mode.default
         forget_realized(is_free)
@@ -190,7 +190,7 @@ def report(request: Request) -> Request:
     mode = request.mode
     if mode.debug >= 1:
         session.printer().print_schedule(request.plan, request.program.nodes, request.hit,
-                                         time.perf_counter() - request.begun, mode.debug)
+                                         time.perf_counter() - request.started, mode.debug)
     if mode.viz:
         for viewer in session.viewers:
             viewer(described(request))
@@ -207,13 +207,26 @@ def planned(request: Request) -> Request:
     # What is divided is planned next: no search for garbage in between.
     with collector_at_rest() if meshes else _NO_REST:
         for pass_ in PASSES:
-            request = pass_(request)
+            request = pass_(request) if not request.mode.checked else _once(pass_, request)
             if not request.waiting and not request.document:
                 break
     return request
 
 
 _NO_REST = nullcontext()
+
+
+def _once(pass_: Callable[[Request], Request], request: Request) -> Request:
+    """The request after a pass, which must have left alone what earlier ones wrote. Only with SPEC:
+    most requests find a plan that is known, and are done before each field could be guarded.
+    """
+    before = {name: getattr(request, name) for name in Request.__slots__ if hasattr(request, name)}
+    request = pass_(request)
+    for name, value in before.items():
+        if getattr(request, name) is not value:  # r[impl schedule.passes.pure+3]
+            raise AttributeError(f"{name} was written by an earlier pass, and {pass_.__name__} "
+                                 "writes it again")
+    return request
 
 
 def planned_run(values: Sequence[UOp], mode: Mode | None = None,

@@ -1,10 +1,12 @@
 """The passes from values to a plan: each writes its part of a request, and changes nothing else."""
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -65,7 +67,21 @@ def test_no_pass_changes_what_an_earlier_one_found(program: Callable[[], list[Te
             assert {name: now[name] for name in before} == before, pass_.__name__
             assert sorted(now.keys() - before.keys()) == WRITERS.get(pass_.__name__, [])
             before = now
-        assert set(before) == {each.name for each in fields(Request)}
+        assert set(before) == {each.name for each in fields(Request)} - {"started"}
+
+
+@verifies("schedule.passes.pure+3")
+@pytest.mark.parametrize("field", ["waiting", "effects", "plan", "hit"])
+def test_a_pass_that_writes_a_field_again_is_named(field: str) -> None:
+    def rewrites(request: Request) -> Request:
+        value = getattr(request, field)
+        setattr(request, field, not value if field == "hit" else copy.copy(value))
+        return request
+
+    with Context(DEVICE="REFERENCE", SCACHE=0, SPEC=1), \
+            patch.object(planning, "PASSES", (*PASSES, rewrites)), \
+            pytest.raises(AttributeError, match=f"{field} .*rewrites writes it again"):
+        planned(Request(planning.values_of(a_sum())))
 
 
 @pytest.mark.parametrize("pass_", PASSES)
