@@ -111,7 +111,7 @@ class LooksAtOneOperand(Edit):
     rule = "multi.operands.cheapest+5"
     description = "cuts of several operands are not kept together"
     file = "impl/multi/operands.py"
-    old, new = "        found[_together(wide)] = None\n", "        pass\n"
+    old, new = "        found[_together(given)] = None\n", "        pass\n"
 
 
 class ForgetsThePriceOfSums(Edit):

@@ -133,10 +133,10 @@ class MeshTable(Table):
         for table in self.tables:
             table.replay()
 
-    def note(self) -> None:
-        """Count what each device did."""
+    def note(self, times: int = 1) -> None:
+        """Count what each device did, so many times."""
         for table in self.tables:
-            table.note()
+            table.note(times)
 
 
 #: A collective: its transfer, its source and target, the bytes of a device's piece, the dtype.

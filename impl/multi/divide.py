@@ -12,7 +12,17 @@ from functools import partial
 
 from impl.effects import leaf_of
 from impl.gradient import nodes
-from impl.ir import ELEMENTWISE, MOVEMENT, Ops, Shape, UOp, identity, line_of, note_origin
+from impl.ir import (
+    ELEMENTWISE,
+    MOVEMENT,
+    Ops,
+    Shape,
+    UOp,
+    identity,
+    intern,
+    line_of,
+    note_origin,
+)
 from impl.multi.laying import copied_piece, leaf_piece, placed_piece
 from impl.multi.merged import Merger
 from impl.multi.mesh import Mesh, Sharding, Wish
@@ -26,7 +36,7 @@ from impl.multi.movement import (
     shrunk_piece,
     unfolded_piece,
 )
-from impl.multi.operands import cheapest_sharding, due_price, elementwise_piece, shardings_to_try
+from impl.multi.operands import cheapest_sharding, due_price, elementwise_piece, widest
 from impl.multi.pieces import (
     Piece,
     before_repeated,
@@ -44,9 +54,10 @@ from impl.multi.rolls import roll_of, rolled_pieces
 from impl.multi.rows import gathered_rows, scattered_rows
 from impl.multi.transfers import Axes, Transfer
 from impl.places import copied_to
-from impl.symbolic import is_symbolic
+from impl.symbolic import is_symbolic, present
 
 _CONST = Ops.CONST
+_LAID = (Ops.SHARD, Ops.COPY, Ops.AFTER)
 
 
 class Divider:
@@ -68,8 +79,9 @@ class Divider:
             if node.op in ELEMENTWISE and node.realized is None:
                 found = self.merger.known and self._unmerged(node) or self._alike(node)
             found = found or self._piece(node)
-            if found.node.origin is None and node.origin is not None:
-                note_origin(found.node, node.origin)
+            origin = node.origin
+            if origin is not None and found.node.origin is None:
+                note_origin(found.node, origin)
             self.pieces[node] = found
         return found
 
@@ -79,22 +91,23 @@ class Divider:
         return None if found is None else self.pieces[found]
 
     def _piece(self, node: UOp) -> Piece:
-        if node.op is Ops.STORE:
+        op = node.op
+        if op is Ops.STORE:
             return Piece(node, node.src[0].shape or ())  # its AFTER looks at it
         leaf = leaf_of(node)
         if leaf is not None:
             return leaf_piece(node, leaf)
-        if node.op is Ops.BIND or not node.src:
+        if op is Ops.BIND or not node.src:
             return Piece(node, node.shape or ())
         given = [self.pieces[source] for source in node.src]
-        if node.op is Ops.SHARD:
+        if op in _LAID:
+            if op is Ops.AFTER:
+                return self._write(node, given[0], self.pieces[node.src[1].src[1]])
+            if op is Ops.COPY:
+                return self._own_part(node) or copied_piece(node, given[0])
             wanted = node.arg
             return self._wished(node, given[0], wanted) if isinstance(wanted, Wish) \
                 else placed_piece(given[0], wanted)
-        if node.op is Ops.COPY:
-            return self._own_part(node) or copied_piece(node, given[0])
-        if node.op is Ops.AFTER:
-            return self._write(node, given[0], self.pieces[node.src[1].src[1]])
         mesh = _mesh_of(given)
         if mesh is None:
             return Piece(with_sources(node, [one.node for one in given]), node.shape or ())
@@ -120,12 +133,15 @@ class Divider:
         """An elementwise operation whose operands lie in one way, or on no mesh, as most do: there
         is no choice. None for others.
         """
-        way, wide, alone, sources = None, False, False, list[UOp]()
+        way, wide, alone, changed = None, False, False, False
+        pieces, sources = self.pieces, list[UOp]()
         for source in node.src:  # this is hot
-            one = self.pieces[source]
-            sources.append(one.node)
-            sharding = one.sharding
-            if one.node.op is _CONST or sharding is way is not None and not one.due:
+            one = pieces[source]
+            local, sharding = one.node, one.sharding
+            sources.append(local)
+            if local is not source:
+                changed = True
+            if sharding is way is not None and not one.due or local.op is _CONST:
                 continue
             if sharding is None:
                 alone = True
@@ -137,7 +153,10 @@ class Divider:
                 return None
         if alone and way is not None:
             return None
-        return Piece(with_sources(node, sources), node.shape or (), way)
+        found = node
+        if changed:  # most often a new one
+            found = intern((node.op, node.dtype, tuple(sources), node.arg, node.tag), node.arg)
+        return Piece(found, node.shape or (), way)
 
     def _wished(self, node: UOp, given: Piece, wish: Wish) -> Piece:
         """A value as somebody would like it to lie, or as it lies, if that sends less."""
@@ -188,25 +207,23 @@ class Divider:
     def _to_be_reduced(self, node: UOp, mesh: Mesh) -> Piece:
         """The source of a reduction, an elementwise operation, where what becomes due counts."""
         source = node.src[0]
-        if leaf_of(source) is not None or any(map(is_symbolic, self.pieces[source].shape)):
-            return self.pieces[source]
+        found = self.pieces[source]
+        if leaf_of(source) is not None or present[0] and any(map(is_symbolic, found.shape)):
+            return found
         operands = [lifted(self.pieces[each], mesh) for each in source.src]
-        if len({one.axes for one in operands if one.shape}) == 1:
-            return self.pieces[source]
-        first, choices = self.pieces[source].axes, shardings_to_try(operands)
-        # To save bytes is no reason to compute twice.
-        pieces = [math.prod([mesh.extent(name) for name in axes if name]) for axes in choices]
-        choices = [axes for axes, count in zip(choices, pieces, strict=True)
-                   if count == max(pieces)]
+        lying = tuple([one.axes for one in operands if one.shape])
+        if not lying or lying.count(lying[0]) == len(lying):
+            return found
+        first, choices = found.axes, widest(mesh, lying)
         if choices == [first]:
-            return self.pieces[source]
+            return found
         for one in operands:  # that it was brought so is no reason to do it again
             count_brought(one, first, -1)
         axes = cheapest_sharding(operands, choices, partial(due_price, node, mesh))
         if axes == first:
             for one in operands:
                 count_brought(one, first, 1)
-            return self.pieces[source]
+            return found
         found = elementwise_piece(source, operands, axes)
         self._note_gathered(operands, axes)
         return found

@@ -134,11 +134,11 @@ class Sharding:
     @staticmethod
     def copies(mesh: Mesh, rank: int) -> Sharding:
         """The whole value on every device."""
-        return Sharding(mesh, (None,) * rank)
+        return _known(mesh, (None,) * rank)
 
     def along(self, axes: tuple[str | None, ...]) -> Sharding:
         """The sharding on the same mesh that cuts a value so; itself, if it does."""
-        return self if axes == self.axes else Sharding(self.mesh, axes)
+        return self if axes == self.axes else _known(self.mesh, axes)
 
     @property
     def target(self) -> Mesh:
@@ -185,6 +185,12 @@ class Sharding:
         cut = ", ".join(f"axis {i} over {' and '.join(map(repr, name.split(TOGETHER)))}"
                         for i, name in enumerate(self.axes) if name)
         return f"Sharding({cut or 'copies'} on {self.mesh!r})"
+
+
+@functools.lru_cache(4096)
+def _known(mesh: Mesh, axes: tuple[str | None, ...]) -> Sharding:
+    """One object for each sharding, so that most are seen to be equal at once."""
+    return Sharding(mesh, axes)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from functools import lru_cache
 
 from impl.gradient import nodes
 from impl.ir import Shape, UOp
-from impl.multi.mesh import Mesh
+from impl.multi.mesh import Mesh, Sharding
 from impl.multi.pieces import Piece, freed, repeated, with_sources
 from impl.multi.transfers import Axes
-from impl.symbolic import identical, is_symbolic
+from impl.symbolic import identical, is_symbolic, present
 
 
 def permuted_piece(node: UOp, given: list[Piece]) -> Piece:
@@ -71,23 +71,36 @@ def reshaped_piece(node: UOp, given: list[Piece]) -> Piece:
     assert one.sharding is not None
     if one.sharding.is_copies:  # the usual case, and quick
         return _moved(one, nodes.reshape(one.node, shape), node, (None,) * len(shape))
-    if any(map(is_symbolic, (*one.shape, *shape))):
+    if present[0] and any(map(is_symbolic, (*one.shape, *shape))):
         place = {} if one.shape != shape else {a: a for a in range(len(shape))}
+        lost, axes = _lost_and_kept(one.axes, place, len(shape))
+        local = one.sharding.along(axes).local(shape)
     else:
-        place = _kept_axes(one.sharding.mesh, one.axes, one.shape, shape)
-    lost = [axis for axis, name in enumerate(one.axes) if name is not None and axis not in place]
+        lost, axes, local = _reshaped(one.sharding.mesh, one.axes, one.shape, shape)
     if lost:
         one = freed(one, lost)
-    axes: list[str | None] = [None] * len(shape)
-    for axis, name in enumerate(one.axes):
-        if name is not None:
-            axes[place[axis]] = name
-    assert one.sharding is not None
-    sharding = one.sharding.along(tuple(axes))
-    return _moved(one, nodes.reshape(one.node, sharding.local(shape)), node, tuple(axes))
+    return _moved(one, nodes.reshape(one.node, local), node, axes)
 
 
 @lru_cache(4096)
+def _reshaped(mesh: Mesh, axes: Axes, before: Shape, shape: Shape
+              ) -> tuple[list[int], Axes, Shape]:
+    """The axes that are cut and cannot be kept, how the others lie, and the shape of a piece."""
+    place = _kept_axes(mesh, axes, before, shape)
+    lost, axes = _lost_and_kept(axes, place, len(shape))
+    return lost, axes, Sharding(mesh, axes).local(shape)
+
+
+def _lost_and_kept(before: Axes, place: dict[int, int], rank: int) -> tuple[list[int], Axes]:
+    """The axes that are cut and have no place, and how the new ones lie."""
+    axes: list[str | None] = [None] * rank
+    for axis, name in enumerate(before):
+        if name is not None and axis in place:
+            axes[place[axis]] = name
+    lost = [axis for axis, name in enumerate(before) if name is not None and axis not in place]
+    return lost, tuple(axes)
+
+
 def _kept_axes(mesh: Mesh, axes: Axes, before: Shape, shape: Shape) -> dict[int, int]:
     """The axes of a value that are cut, each with the axis of the new shape that can be."""
     found = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from impl.gradient import nodes
 from impl.ir import ELEMENTWISE, UOp
@@ -20,16 +21,32 @@ def elementwise_piece(node: UOp, given: list[Piece], axes: Axes | None = None) -
         axes = cheapest_sharding(given, shardings_to_try(given))
     sources = [brought(one, axes if one.shape else ()).node for one in given]
     mesh = given[0].sharding.mesh  # type: ignore[union-attr]
-    return Piece(with_sources(node, sources), node.shape or (), Sharding(mesh, axes))
+    sharding = next((one.sharding for one in given if one.axes == axes), None)
+    return Piece(with_sources(node, sources), node.shape or (), sharding or Sharding(mesh, axes))
 
 
 def shardings_to_try(given: Sequence[Piece]) -> list[Axes]:
     """The shardings into which operands may be brought: that of each, and that of all cuts."""
     wide = [one for one in given if one.shape] or given[:1]
-    found = dict.fromkeys([one.axes for one in wide])
+    return _to_try(tuple([one.axes for one in wide]))
+
+
+@lru_cache(4096)
+def _to_try(given: tuple[Axes, ...]) -> list[Axes]:
+    found = dict.fromkeys(given)
     if len(list(filter(any, found))) > 1:
-        found[_together(wide)] = None
+        found[_together(given)] = None
     return list(found)
+
+
+@lru_cache(4096)
+def widest(mesh: Mesh, given: tuple[Axes, ...]) -> list[Axes]:
+    """Of the shardings into which operands may be brought those of most pieces: to save bytes is
+    no reason to compute twice.
+    """
+    choices = _to_try(given)
+    pieces = [math.prod([mesh.extent(name) for name in axes if name]) for axes in choices]
+    return [axes for axes, count in zip(choices, pieces, strict=True) if count == max(pieces)]
 
 
 def cheapest_sharding(given: Sequence[Piece], choices: Sequence[Axes],
@@ -56,11 +73,11 @@ def due_price(node: UOp, mesh: Mesh, axes: Axes) -> int:
     return bytes_sent(mesh, kept, kept, due, nodes.shape_of(node), node.dtype.itemsize)
 
 
-def _together(given: Sequence[Piece]) -> Axes:
+def _together(given: Sequence[Axes]) -> Axes:
     """The cuts of all: of each axis that of the first which cuts it, and none of them twice."""
-    found: list[str | None] = [None] * len(given[0].axes)
+    found: list[str | None] = [None] * len(given[0])
     for one in given:
-        for axis, name in enumerate(one.axes):
+        for axis, name in enumerate(one):
             if name is not None and found[axis] is None \
                     and not together([name]) & together(found):
                 found[axis] = name

@@ -44,6 +44,7 @@ def divided(roots: Sequence[UOp], nodes: Sequence[UOp], held: Iterable[UOp],
             piece = brought(piece, piece.axes)
         found.append(piece.node)
         shardings.append(piece.sharding)
-    return found, {Divider().add(leaf).node for leaf in held}, shardings, divider.notes
+    alone = Divider()
+    return found, {alone.add(leaf).node for leaf in held}, shardings, divider.notes
 
 

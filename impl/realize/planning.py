@@ -29,8 +29,9 @@ from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
 from impl.effects import Effects, Holder, collect, forget_realized, leaf_of, unrealized
 from impl.errors import VariableError
+from impl.gradient.nodes import device_of
 from impl.ir import Ops, UOp
-from impl.multi import Sharding, divided, is_spread, meshes
+from impl.multi import Mesh, Sharding, divided, is_spread, meshes
 from impl.places import is_free, named
 from impl.realize.environment import Mode, environment, in_force
 from impl.realize.launching import execute
@@ -94,11 +95,24 @@ def gather(request: Request) -> Request:
     """
     request.notes = []
     try:
-        request.effects = walk(request.waiting)
+        request.effects = _collected(request.waiting)
     except VariableError as error:
         apart = _readers_apart if request.document else _readers_first
         request.effects = apart(request, collect(request.waiting), error)
     return request
+
+
+def _collected(waiting: Sequence[UOp]) -> Effects:
+    """All nodes, and what a key says of them; but for those of a mesh, as it says nothing of them.
+
+    Raises:
+        VariableError: a variable is bound to two values.
+    """
+    if meshes and waiting and isinstance(device_of(waiting[0]), Mesh):
+        found = collect(waiting)
+        if Ops.BIND not in [node.op for node in found.nodes]:
+            return found
+    return walk(waiting)
 
 
 def divide(request: Request) -> Request:

@@ -18,7 +18,7 @@ What a pass needs and what it guarantees stands at the head of the modules that 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from impl import memory
 from impl.caching import Canonical
@@ -110,24 +110,37 @@ def put_in_order(draft: Draft) -> Draft:
     order = linearize(len(draft.groups), draft.waits, uses, seed)
     if "copy" in draft.lanes and seed is None:
         transfers = {number for number, lane in enumerate(draft.lanes) if lane == "copy"}
-        pairs, touched = {(d.before, d.after) for d in draft.waits}, list(draft.touched)
-        seconds = [_seconds(*touched) for touched in draft.accesses]
-        for number in transfers:
-            mesh = draft.groups[number].device
-            if isinstance(mesh, Mesh) and mesh.is_of_processes:  # r[impl ordering.waiting.late+3]
-                seconds[number] = AWAITED
-        for before, after in pairs:
-            if seconds[before] == AWAITED:  # until then what is sent has its memory anyhow
-                sent = {touch.storage for touch in draft.accesses[before][0]}
-                touched[after] = [storage for storage in touched[after] if storage not in sent]
-        order = overlapped(order, pairs, seconds, transfers, Uses(draft.crossing_bytes, touched))
+        pairs = {(d.before, d.after) for d in draft.waits}
+        seconds = [_seconds(reads, writes) for reads, writes in draft.accesses]
+        awaited = [number for number in transfers if _is_between_processes(draft, number)]
+        for number in awaited:  # r[impl ordering.waiting.late+3]
+            seconds[number] = AWAITED
+        if awaited:
+            uses = Uses(draft.crossing_bytes, _touched_later(draft, pairs, set(awaited)))
+        order = overlapped(order, pairs, seconds, transfers, uses)
     draft.order = order
     return draft
 
 
+def _is_between_processes(draft: Draft, number: int) -> bool:
+    mesh = draft.groups[number].device
+    return isinstance(mesh, Mesh) and mesh.is_of_processes
+
+
+def _touched_later(draft: Draft, pairs: Iterable[tuple[int, int]], awaited: Collection[int]
+                   ) -> list[list[int]]:
+    """What each kernel touches, but for what was sent: it has its memory until then anyhow."""
+    touched = list(draft.touched)
+    for before, after in pairs:
+        if before in awaited:
+            sent = {touch.storage for touch in draft.accesses[before][0]}
+            touched[after] = [storage for storage in touched[after] if storage not in sent]
+    return touched
+
+
 def _seconds(reads: Sequence[Touch], writes: Sequence[Touch]) -> float:
     """What a kernel or a transfer takes, about: to start it, and for each byte."""
-    return LATENCY + PER_BYTE * sum(touch.stop - touch.start for touch in (*reads, *writes))
+    return LATENCY + PER_BYTE * sum([touch.stop - touch.start for touch in (*reads, *writes)])
 
 
 def take_over(draft: Draft) -> Draft:
