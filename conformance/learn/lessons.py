@@ -23,6 +23,7 @@ from conformance.learn.lesson_fusion import FUSION
 from conformance.learn.lesson_gradient import GRADIENT
 from conformance.learn.lesson_ir import IR
 from conformance.learn.lesson_kernel import KERNEL
+from conformance.learn.lesson_online import ONLINE
 from conformance.learn.lesson_order import ORDER
 from conformance.learn.lesson_ordering import ORDERING
 from conformance.learn.lesson_placement import PLACEMENT
@@ -235,6 +236,6 @@ span.nbytes.""",
 LESSONS = {
     "schedule": SCHEDULE, "ir": IR, "reference": REFERENCE, "rewrite": REWRITE,
     "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "render": RENDER,
-    "fusion": FUSION, "placement": PLACEMENT, "ordering": ORDERING, "order": ORDER,
-    "memory": MEMORY, "caching": CACHING, "kernel": KERNEL, "replay": REPLAY,
+    "fusion": FUSION, "online": ONLINE, "placement": PLACEMENT, "ordering": ORDERING,
+    "order": ORDER, "memory": MEMORY, "caching": CACHING, "kernel": KERNEL, "replay": REPLAY,
     "collectives": COLLECTIVES, "training": TRAINING}
