@@ -174,6 +174,8 @@ from impl import (  # noqa: E402
 from impl import transforms as func  # noqa: E402
 from impl.replay import TinyJit  # noqa: E402
 
+sys.modules["impl.func"] = func  # so that `from impl.func import vmap` finds it
+
 
 def __getattr__(name: str) -> Any:
     """A name of the module `torch`, for a program that imports this one as that."""

@@ -19,15 +19,15 @@ from impl.errors import ArgumentError, DTypeError, ShapeError, name_missing
 from impl.tensor import Tensor
 
 __all__ = ["Complex", "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2",
-           "ifftn", "ifftshift", "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq",
-           "rfftn", "stft"]
+           "hfft2", "hfftn", "ifftn", "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2",
+           "irfftn", "istft", "rfft", "rfft2", "rfftfreq", "rfftn", "stft"]
 
 #: Transforms of so many values are one product with a matrix.
 _WHOLE = 64
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise name_missing("fft", name, __all__, {"istft": "fft.ifft of the frames"})
+    raise name_missing("fft", name, __all__, {})
 
 
 # ---------------------------------------------------------------- the transform of the last axis
@@ -190,7 +190,8 @@ def _sizes(operation: str, input: Any, s: Sequence[int] | None, dim: Any) \
     Raises:
         ArgumentError: there are not as many sizes as axes.
     """
-    axes = tuple(range(-len(s or input.shape), 0)) if dim is None else tuple(dim)
+    axes = tuple(range(-len(s or input.shape), 0)) if dim is None else \
+        (dim,) if isinstance(dim, int) else tuple(dim)
     sizes: Sequence[int | None] = s or [None] * len(axes)
     if len(sizes) != len(axes) or len(axes) > len(input.shape):
         # r[impl errors.argument.refused]
@@ -232,6 +233,30 @@ def irfftn(input: Any, s: Sequence[int] | None = None, dim: Any = None,
     if axes[:-1]:
         input = ifftn(input, None if s is None else sizes[:-1], axes[:-1], norm)
     return irfft(input, sizes[-1], axes[-1], norm)
+
+
+def hfftn(input: Any, s: Sequence[int] | None = None, dim: Any = None,
+          norm: str | None = None) -> Tensor:
+    """`hfft` along the last of several axes, and `fft` along the others: real numbers."""
+    return irfftn(input.conj(), s, dim, _OPPOSITE.get(norm, norm))
+
+
+def ihfftn(input: Tensor, s: Sequence[int] | None = None, dim: Any = None,
+           norm: str | None = None) -> Complex:
+    """The inverse of `hfftn`: the first half of it."""
+    return rfftn(input, s, dim, _OPPOSITE.get(norm, norm)).conj()
+
+
+def hfft2(input: Any, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1),
+          norm: str | None = None) -> Tensor:
+    """`hfftn` along two axes."""
+    return hfftn(input, s, dim, norm)
+
+
+def ihfft2(input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1),
+           norm: str | None = None) -> Complex:
+    """`ihfftn` along two axes."""
+    return ihfftn(input, s, dim, norm)
 
 
 def rfft2(input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1),

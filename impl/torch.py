@@ -35,7 +35,7 @@ from impl.tensor.reduce import Ordered
 
 # These names will be those of tensors' functions here.
 _any, _float, _int, _bool = any, float, int, bool
-_range = range
+_range, _longest = range, max
 dtype = DType
 __path__: list[str] = []
 Size = tuple
@@ -130,6 +130,9 @@ def _found(name: str) -> Any:
     if name in ("save", "load"):
         from impl.nn import saving
         return getattr(saving, name)
+    plain = name.removesuffix("_copy")
+    if plain != name and plain in dir(Tensor):  # a value of its own: all are
+        return _function(plain)
     if name not in _MEANT and not name.startswith("_") and name in dir(Tensor) \
             and callable(getattr(Tensor, name)):
         return _function(name)
@@ -299,13 +302,7 @@ max, min = _with_places("max", "argmax"), _with_places("min", "argmin")
 
 def _running(name: str) -> Callable[[Tensor, int], Any]:
     def running(input: Tensor, dim: int) -> Any:
-        values = getattr(input, name)(dim)
-        # The last element that is the extreme so far, as in PyTorch.
-        here = (input == values) | (input.isnan() if input.is_floating_point() else False)
-        count = Tensor.arange(input.shape[dim], dtype=dtypes.int64)
-        along = count.reshape(*(-1 if axis == dim % len(input.shape) else 1
-                                for axis in _range(len(input.shape))))
-        return Ordered(values, here.where(along, 0).cummax(dim))
+        return input._places_so_far(getattr(input, name)(dim), dim)
 
     running.__name__ = name
     running.__doc__ = f"The pair of x.{name}(dim) and the places of those, as in PyTorch."
@@ -313,6 +310,66 @@ def _running(name: str) -> Callable[[Tensor, int], Any]:
 
 
 cummax, cummin = _running("cummax"), _running("cummin")
+
+
+def triangular_solve(b: Tensor, A: Tensor, upper: bool = True,  # noqa: N803
+                     transpose: bool = False, unitriangular: bool = False) -> tuple[Any, Any]:
+    """x.triangular_solve, and the matrix, as in PyTorch."""
+    turned = A.mT if transpose else A
+    found = b.triangular_solve(turned, upper != transpose, unitriangular=unitriangular)
+    return found, A
+
+
+# Windows
+
+def _window(build: Callable[..., np.ndarray]) -> Callable[..., Tensor]:
+    """A window of `torch.signal.windows`: symmetric, unless it is said not to be."""
+    def window(M: int, *given: Any, sym: bool = True, dtype: Any = None,  # noqa: N803
+               device: Any = None, requires_grad: bool = False, **named: Any) -> Tensor:
+        count = M if sym or M < 2 else M + 1
+        line = build(np.arange(count, dtype=np.float64), *given, **named)[:M]
+        made = Tensor(line, device, dtypes.default_float if dtype is None else dtype)
+        return made.requires_grad_(requires_grad)
+    window.__name__, window.__doc__ = build.__name__, build.__doc__
+    return window
+
+
+def _cosines(places: np.ndarray, a: Any) -> np.ndarray:
+    """A sum of cosines."""
+    angle = places * (2 * np.pi / _longest(len(places) - 1, 1))
+    turned = [(-1) ** k * one * np.cos(k * angle) for k, one in enumerate(a)]
+    return np.sum(turned, 0) if len(places) > 1 else np.ones(len(places))
+
+
+def _bell(places: np.ndarray, std: float = 1.0) -> np.ndarray:
+    """A bell of this deviation."""
+    return np.exp(-((places - (len(places) - 1) / 2) / std) ** 2 / 2)
+
+
+def _decay(places: np.ndarray, center: float | None = None, tau: float = 1.0) -> np.ndarray:
+    """An exponential on both sides."""
+    middle = (len(places) - 1) / 2 if center is None else center
+    return np.exp(-np.abs(places - middle) / tau)
+
+
+def _half_turn(places: np.ndarray) -> np.ndarray:
+    """Half a turn of a sine."""
+    return np.sin(np.pi * (places + 0.5) / _longest(len(places), 1))
+
+
+def _windows() -> dict[str, Any]:
+    """The windows by name."""
+    def cosines(*terms: float) -> Any:
+        return _window(lambda places: _cosines(places, terms))
+    return {"general_cosine": _window(_cosines), "gaussian": _window(_bell),
+            "exponential": _window(_decay), "cosine": _window(_half_turn),
+            "general_hamming": _window(lambda places, alpha=0.54: _cosines(
+                places, (alpha, 1 - alpha))),
+            "bartlett": _window(lambda places: np.bartlett(len(places))),
+            "kaiser": _window(lambda places, beta=12.0: np.kaiser(len(places), beta)),
+            "hann": cosines(0.5, 0.5), "hamming": cosines(0.54, 0.46),
+            "blackman": cosines(0.42, 0.5, 0.08),
+            "nuttall": cosines(0.3635819, 0.4891775, 0.1365995, 0.0106411)}
 
 
 # Gradients
@@ -558,7 +615,7 @@ def set_printoptions(precision: int | None = None, threshold: int | None = None,
 
 def initial_seed() -> int:
     """The seed of the random numbers."""
-    return _int(get_rng_state()[0])
+    return _int.from_bytes(get_rng_state().numpy().tobytes()[:8], "little")
 
 
 def seed() -> int:
@@ -702,10 +759,12 @@ def _publish_parts() -> dict[str, Any]:
                       functional_call=nn.state.functional_call,
                       stack_module_state=nn.state.stack_module_state)
     special = _part("special", **{each: _function(method) for each, method in _SPECIAL.items()})
+    windows = _windows()
+    signal = _part("signal", windows=_part("signal.windows", **windows))
     checked = SimpleNamespace(checkpoint=lambda function, *given, **_: func.checkpoint(function)(
         *given))
     return {"utils": _part("utils", data=data, checkpoint=checked), "func": functions,
-            "special": special, "linalg": Tensor.linalg, "autograd": autograd,
+            "special": special, "signal": signal, "linalg": Tensor.linalg, "autograd": autograd,
             "distributions": distributions}
 
 

@@ -209,6 +209,15 @@ class LastExtremeCounts(ImplPatch):
         return place
 
 
+class NoFileIsOfTorch(ImplPatch):
+    rule = "tensor.extreme.places"
+    description = "no file is taken to be written for PyTorch"
+    target = "impl.tensor.reduce:written_for_torch"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda frame: False
+
+
 class RunsFromTheEnd(ImplPatch):
     rule = "tensor.running.value"
     description = "running results run from the last element to the first"

@@ -178,6 +178,7 @@ class Aliases(Autograd):
         pattern = first.bitcast(bits)
         grown = ((first > 0) == (second > first)).where(pattern + 1, pattern - 1)
         from_zero = (second > 0).where(1, grown.full_like(int(bits.min) + 1))
+        first, second = first.detach(), second.detach()
         moved = first.eq(0).where(from_zero, grown).bitcast(first.dtype)
         found = first.eq(second).where(second, moved)
         return (first.isnan() | second.isnan()).where(math.nan, found)

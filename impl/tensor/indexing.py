@@ -287,6 +287,8 @@ class Indexing(Reduce):
         """`out[i][j] = self[index[i][j]][j]` for dim 0, and alike for the other axes."""
         if not self.shape and self._axes(dim, "gather") == ():
             return self.reshape(1).gather(0, index.reshape(-1)).reshape(index.shape)
+        if isinstance(index, TensorBase) and 0 in index.shape:
+            return self._wrap(nodes.full(UOp.const(self.dtype, 0), index.shape))
         axis, x, place = self._along(dim, index, "gather")
         return self._wrap(nodes.gather_along(x, place, axis))
 
@@ -297,7 +299,7 @@ class Indexing(Reduce):
                              "use an integer tensor: Tensor(index)")
         if index.dtype.kind not in "iu":
             raise DTypeError(name, f"the index is {index.dtype.name}", "use an integer dtype")
-        if len(index.shape) != len(self.shape) or any(
+        if len(index.shape) != len(self.shape) or 0 not in index.shape and any(
                 a != axis and size > self.shape[a] for a, size in enumerate(index.shape)):
             raise ShapeError(name, f"an index of shape {index.shape} does not fit shape "
                              f"{self.shape}", "beside the axis it must not be larger")

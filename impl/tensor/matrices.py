@@ -135,7 +135,8 @@ class Matrices(Products):
     def _added(self, product: Self, beta: float, alpha: float) -> Self:
         """beta * self + alpha * product, in the dtype of both, whatever the numbers are."""
         mine, theirs = (
-            one if factor == 1 else one * (factor if one.dtype.kind == "f" else int(factor))
+            one if factor == 1 or one.dtype.kind == "b" and factor else
+            one * (factor if one.dtype.kind == "f" else int(factor))
             for one, factor in ((self, beta), (product, alpha)))
         return theirs if beta == 0 else mine + theirs
 
@@ -223,7 +224,9 @@ class Matrices(Products):
 
     def vander(self, N: int | None = None, increasing: bool = False) -> Self:  # noqa: N803
         """The powers of each element of a vector, the highest first; of each of many vectors."""
-        own = self.shape[-1] if self.shape else 1
+        if not self.shape:
+            return self.reshape(1).vander(N, increasing)
+        own = self.shape[-1]
         count = own if N is None else whole(N, "vander", "count")
         if count > 1 << 16:  # r[impl tensor.arguments.refused+2]
             raise ShapeError("vander", f"{N} powers are too many", f"give at most {1 << 16}")

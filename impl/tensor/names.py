@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from numbers import Integral, Number, Real
 from pathlib import Path
@@ -29,6 +30,12 @@ from impl.errors import (
 def either(axis: Any, dim: Any) -> Any:
     """`dim` is PyTorch's name for `axis`."""
     return axis if dim is None else dim  # r[impl tensor.axis.name]
+
+
+def written_for_torch(frame: Any) -> bool:
+    """Whether a caller's file says `import impl.torch as torch`: it means PyTorch's results."""
+    named = frame.f_globals.get("torch")
+    return named is not None and getattr(named, "__name__", "") in ("impl", "impl.torch")
 
 
 #: What has no method of its own here, or one of quite another name.
@@ -462,6 +469,8 @@ class Named(type):
     if not TYPE_CHECKING:
         def __call__(cls, *given: Any, **named: Any) -> Any:
             """A tensor; complex numbers, if the data or the dtype are."""
+            if len(given) > 1 and type(given[1]) is int and written_for_torch(sys._getframe(1)):
+                return cls.empty(*given, **named)  # torch.Tensor(2, 3)
             try:
                 return super().__call__(*given, **named)
             except ComplexError:  # r[impl dtypes.complex.pairs]

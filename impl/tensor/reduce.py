@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, NamedTuple, Self
 
 from impl.dtypes import DType, as_dtype, dtypes, sum_accumulator, sum_result
@@ -13,7 +14,7 @@ from impl.symbolic import is_symbolic
 from impl.tensor.arrangement import Arrangement
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import whole
-from impl.tensor.names import either
+from impl.tensor.names import either, written_for_torch
 from impl.tensor.sorting import first_origin, sort_origin
 
 
@@ -106,25 +107,44 @@ class Reduce(Arrangement):
         wanted = as_dtype(dtype) if dtype is not None else sum_result(self.dtype)
         return self._reduce(Ops.MUL, cast(self.uop, wanted), either(axis, dim), keepdim, "prod")
 
-    def max(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
-        """The greatest element along axes; NaN if there is one. Of two tensors: maximum."""
+    def max(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Any:
+        """The greatest element along axes; NaN if there is one. Of two tensors: maximum.
+
+        Along one axis, in a file that says `import impl.torch as torch`: with its places.
+        """
         if isinstance(axis, Reduce):
             return self.maximum(axis)
-        return self._extreme(Ops.MAXIMUM, either(axis, dim), keepdim, "max")
+        found = self._extreme(Ops.MAXIMUM, either(axis, dim), keepdim, "max")
+        if isinstance(either(axis, dim), int) and written_for_torch(sys._getframe(2)):
+            # r[impl tensor.extreme.places]
+            return self._with_places(found, self.argmax(either(axis, dim), keepdim))
+        return found
 
-    def min(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
-        """The least element along axes; NaN if there is one. Of two tensors: minimum."""
+    def min(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Any:
+        """The least element along axes; NaN if there is one. Of two tensors: minimum.
+
+        Along one axis, in a file that says `import impl.torch as torch`: with its places.
+        """
         if isinstance(axis, Reduce):
             return self.minimum(axis)
-        return self._extreme(Ops.MINIMUM, either(axis, dim), keepdim, "min")
+        found = self._extreme(Ops.MINIMUM, either(axis, dim), keepdim, "min")
+        if isinstance(either(axis, dim), int) and written_for_torch(sys._getframe(2)):
+            return self._with_places(found, self.argmin(either(axis, dim), keepdim))
+        return found
+
+    def _with_places(self, values: Self, places: Self) -> Any:
+        """What PyTorch gives: `x.max(1).indices`, `values, places = x.max(1)`."""
+        return Ordered(values, places.cast(dtypes.int64))
 
     def amax(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """max"""
-        return self.max(axis, keepdim, dim)
+        found: Self = self.max(axis, keepdim, dim)
+        return found
 
     def amin(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """min"""
-        return self.min(axis, keepdim, dim)
+        found: Self = self.min(axis, keepdim, dim)
+        return found
 
     def _extreme(self, op: Ops, axis: Any, keepdim: bool, name: str) -> Self:
         self._refuse_empty(self._axes(axis, name), name)
@@ -183,27 +203,30 @@ class Reduce(Arrangement):
                 UOp.const(wide.dtype, 0))
         return nodes.div(total, divisor), mean
 
-    def var(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
+    def var(self, axis: Any = None, keepdim: bool = False, correction: float | None = 1,
             dim: Any = None) -> Self:
         """The variance along axes: squared deviations divided by (count - correction)."""
+        correction = 1 if correction is None else correction
         if isinstance(axis, bool):  # PyTorch's first argument may be `unbiased`
             axis, correction = None, int(axis)
         axes = self._axes(either(axis, dim), "var")
         variance, _ = self._var_nodes(axes, correction, "var")
         return self._wrap(self._squeezed(cast(variance, self._result_float()), axes, keepdim))
 
-    def std(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
+    def std(self, axis: Any = None, keepdim: bool = False, correction: float | None = 1,
             dim: Any = None) -> Self:
         """The square root of the variance. Where that is 0 its gradient is 0."""
+        correction = 1 if correction is None else correction
         if isinstance(axis, bool):  # PyTorch's first argument may be `unbiased`
             axis, correction = None, int(axis)
         axes = self._axes(either(axis, dim), "std")
         root = root_of_squares(self._var_nodes(axes, correction, "std")[0])
         return self._wrap(self._squeezed(cast(root, self._result_float()), axes, keepdim))
 
-    def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
+    def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float | None = 1,
                  dim: Any = None) -> tuple[Self, Self]:
         """Variance and mean, which share their work."""
+        correction = 1 if correction is None else correction
         if isinstance(axis, bool):  # PyTorch's first argument may be `unbiased`
             axis, correction = None, int(axis)
         axes = self._axes(either(axis, dim), "var_mean")
@@ -211,7 +234,7 @@ class Reduce(Arrangement):
                           for node in self._var_nodes(axes, correction, "var_mean"))
         return self._wrap(variance), self._wrap(mean)
 
-    def std_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
+    def std_mean(self, axis: Any = None, keepdim: bool = False, correction: float | None = 1,
                  dim: Any = None) -> tuple[Self, Self]:
         """Standard deviation and mean, which share their work."""
         if isinstance(axis, bool):
@@ -282,13 +305,27 @@ class Reduce(Arrangement):
         wanted = sum_result(self.dtype) if dtype is None else as_dtype(dtype)
         return self._running(Ops.MUL, either(axis, dim), wanted, "cumprod")
 
-    def cummax(self, axis: int = 0, dim: int | None = None) -> Self:
-        """The greatest element so far along an axis."""
-        return self._running(Ops.MAXIMUM, either(axis, dim), self.dtype, "cummax")
+    def cummax(self, axis: int = 0, dim: int | None = None) -> Any:
+        """The greatest element so far along an axis; for `import impl.torch as torch` as `max`."""
+        found = self._running(Ops.MAXIMUM, either(axis, dim), self.dtype, "cummax")
+        return self._places_so_far(found, either(axis, dim)) \
+            if written_for_torch(sys._getframe(2)) else found
 
-    def cummin(self, axis: int = 0, dim: int | None = None) -> Self:
-        """The least element so far along an axis."""
-        return self._running(Ops.MINIMUM, either(axis, dim), self.dtype, "cummin")
+    def cummin(self, axis: int = 0, dim: int | None = None) -> Any:
+        """The least element so far along an axis; for `import impl.torch as torch` as `max`."""
+        found = self._running(Ops.MINIMUM, either(axis, dim), self.dtype, "cummin")
+        return self._places_so_far(found, either(axis, dim)) \
+            if written_for_torch(sys._getframe(2)) else found
+
+    def _places_so_far(self, found: Self, axis: int) -> Any:
+        """Running extremes, and where the last element stands that is the extreme so far."""
+        if not self.shape:
+            return Ordered(found, self._wrap(UOp.const(dtypes.int64, 0)))
+        here = self.eq(found) | self.ne(self)
+        place = self._wrap(nodes.expand(nodes.iota_along(
+            self.shape[axis], self._axis(axis, "cummax"), len(self.shape)), self.shape))
+        so_far = here.where(place, 0)._running(Ops.MAXIMUM, axis, place.dtype, "cummax")
+        return self._with_places(found, so_far)
 
     def _running(self, op: Ops, axis: int, dtype: DType, name: str) -> Self:
         axis = self._axis_or_none(axis, name)

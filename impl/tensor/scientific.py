@@ -89,6 +89,14 @@ class Scientific(Linalg):
 
     gammainc, gammaincc = igamma, igammac
 
+    def zeta(self, other: Any) -> Self:
+        """Hurwitz' zeta function of these powers at other numbers: the sum of (other + k) ** -x.
+
+        Of one power it is a formula, and has a gradient.
+        """
+        return super().zeta(other) if self.numel() == 1 else \
+            self._of_elements("zeta", "zeta", other)
+
     def bessel_j0(self) -> Self:
         """Bessel's function of the first kind, of order 0."""
         return self._of_elements("bessel_j0", "j0")
@@ -162,8 +170,9 @@ class Scientific(Linalg):
         return self._polynomial("legendre_polynomial_p", "eval_legendre", n)
 
     def _polynomial(self, method: str, name: str, n: Any) -> Self:
-        degree = self._tensor(n)
-        return degree.cast(self._result_float())._of_elements(method, name, self)
+        degree = self._tensor(n).trunc().cast(self._result_float())
+        found = degree.maximum(0)._of_elements(method, name, self)
+        return (degree < 0).where(0.0, found)
 
     # Factors
 
@@ -197,12 +206,17 @@ class Scientific(Linalg):
         p, low, up = LU_data.lu_unpack(LU_pivots)
         return (p.mT @ self).triangular_solve(low, upper=False).triangular_solve(up)
 
-    def linalg_lu_solve(self, pivots: Self, B: Self, left: bool = True) -> Self:  # noqa: N803
-        """The x of A @ x = B (`left=False`: of x @ A = B), where `lu_factor` has taken A apart."""
-        if left:
+    def linalg_lu_solve(self, pivots: Self, B: Self, left: bool = True,  # noqa: N803
+                        adjoint: bool = False) -> Self:
+        """The x of A @ x = B (`left=False`: of x @ A = B), where `lu_factor` has taken A apart.
+
+        `adjoint`: with A turned round.
+        """
+        if left and not adjoint:
             return B.lu_solve(self, pivots)
         p, low, up = self.lu_unpack(pivots)
-        return (p @ low @ up).solve(B, left=False)
+        whole = p @ low @ up
+        return (whole.mT if adjoint else whole).solve(B, left)
 
     def lu_factor_ex(self, pivot: bool = True) -> tuple[Any, Any, Any]:
         """lu_factor, and 0: it is always possible."""
@@ -215,8 +229,7 @@ class Scientific(Linalg):
     def cholesky_ex(self, upper: bool = False, check_errors: bool = False) -> Checked:
         """cholesky, and 0; of a matrix that is not positive NaN, and 1."""
         array = self._matrices("cholesky_ex")
-        flat = array.reshape(-1, *array.shape[-2:])
-        wrong = np.array([_fails(np.linalg.cholesky, one) for one in flat], np.int32)
+        wrong = _failing(np.linalg.cholesky, array)
         if check_errors or not wrong.any():
             return Checked(self.cholesky(upper), self._fine())
         info = self.__class__(wrong.reshape(self.shape[:-2]), self.device)
@@ -226,8 +239,7 @@ class Scientific(Linalg):
     def inv_ex(self, check_errors: bool = False) -> Checked:
         """inverse, and 0; of a matrix that has none infinity, and 1."""
         array = self._matrices("inv_ex")
-        flat = array.reshape(-1, *array.shape[-2:])
-        wrong = np.array([_fails(np.linalg.inv, one) for one in flat], np.int32)
+        wrong = _failing(np.linalg.inv, array)
         if check_errors or not wrong.any():
             return Checked(self.inverse(), self._fine())
         info = self.__class__(wrong.reshape(self.shape[:-2]), self.device)
@@ -311,6 +323,12 @@ def _order(pivots: np.ndarray, rows: int) -> np.ndarray:
     for place, other in enumerate(pivots):
         order[[place, other - 1]] = order[[other - 1, place]]
     return order
+
+
+def _failing(function: Any, array: np.ndarray) -> np.ndarray:
+    """1 for each matrix of which there is no such result."""
+    flat = array.reshape(math.prod(array.shape[:-2]), *array.shape[-2:])
+    return np.array([_fails(function, one) for one in flat], np.int32)
 
 
 def _fails(function: Any, matrix: np.ndarray) -> bool:

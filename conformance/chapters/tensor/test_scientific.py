@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import impl.torch as torch
+from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, fft
 from impl.errors import ShapeError
 
@@ -97,3 +98,24 @@ def test_other_names_of_tensors() -> None:
     assert set(drawn.tolist()) <= {0, 1, 2, 3, 4} and len(set(drawn.tolist())) > 2
     assert abs(Tensor.full((2000,), 3.0).poisson().mean().item() - 3) < 0.2
     assert torch.range(1, 4).tolist() == [1, 2, 3, 4]
+
+
+@verifies("tensor.extreme.places")
+def test_extremes_have_places_in_a_file_of_torch() -> None:
+    x = torch.tensor([[1.0, 5.0], [7.0, 2.0]])
+    assert x.max(1).indices.tolist() == [1, 0] and x.min(dim=0).values.tolist() == [1, 2]
+    values, places = x.cummax(1)
+    assert values.tolist() == [[1, 5], [7, 7]] and places.tolist() == [[0, 1], [0, 0]]
+    assert x.max().item() == 7 and x.amax(1).tolist() == [5, 7]
+    sized: Any = torch.Tensor
+    assert sized(2, 3).shape == (2, 3)
+    elsewhere: dict[str, Any] = {"x": x}
+    exec("one, two = x.max(1), x.cummin(0)", elsewhere)  # noqa: S102  (a file without torch)
+    assert elsewhere["one"].tolist() == [5, 7] and elsewhere["two"].tolist() == [[1, 5], [1, 2]]
+
+
+def test_windows_of_torch() -> None:
+    assert np.allclose(torch.signal.windows.hann(5).numpy(), np.hanning(5), atol=1e-6)
+    bell = torch.signal.windows.gaussian(6, std=2.0, sym=False).numpy()
+    assert np.allclose(bell, np.exp(-((np.arange(6) - 3) / 2) ** 2 / 2), atol=1e-6)
+    assert torch.initial_seed() >= 0 and torch.diagonal_copy(Tensor.eye(2)).tolist() == [1, 1]
