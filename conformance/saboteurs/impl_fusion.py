@@ -159,9 +159,8 @@ class ForgetsTheOutput(Edit):
     rule = "fusion.limit.device"
     description = "the limit of arguments is applied to what a kernel reads, not to what it writes"
     first = "test_no_kernel_has_too_many_arguments"
-    file = "impl/fusion/groups.py"
-    old, new = "if len(arguments) > self.limits.arguments:", \
-        "if len(arguments) - 1 > self.limits.arguments:"
+    file = "impl/fusion/limits.py"
+    old, new = "if arguments > self.arguments:", "if arguments - 1 > self.arguments:"
 
 
 class AlwaysExpectsACrowd(Edit):

@@ -185,7 +185,7 @@ class _Grouper:
                 numbers.append(alike.number)
         found = [self.groups[n] for n in dict.fromkeys(numbers) if n >= max(0, earliest)]
         return [g for g in found if g.device == device and not g.members[0].stage.alone
-                and len(g.members) < self.limits.stages]
+                and self.limits.exceeded(stages=len(g.members) + 1) is None]
 
     def _try(self, group: Group, stage: Stage,
              conflicts: Conflicts) -> str | None:
@@ -197,20 +197,16 @@ class _Grouper:
         pairs = self._common_prefix(group, stage, conflicts)  # r[impl fusion.group.legal]
         sizes = [group.sizes[position] for position, _ in pairs]
         arguments = group.arguments | self._arguments(stage)
-        if len(arguments) > self.limits.arguments:  # r[impl fusion.limit.device]
-            return f"argument limit: {len(arguments)} buffers, the device allows " \
-                   f"{self.limits.arguments}"
-        if group.operations + stage.form.operations > self.limits.kernel_operations:
-            return f"length: more than {self.limits.kernel_operations} operations"
-        overwritten = _overwritten_inside(stage, conflicts)
-        if overwritten is not None:
-            return overwritten
+        problem = self.limits.exceeded(len(arguments), group.operations + stage.form.operations) \
+            or _overwritten_inside(stage, conflicts)
+        if problem is not None:
+            return problem
         if not conflicts and not pairs:
             return "no common loops: they share an input, but not the way they walk over it"
         problem = self._parallelism(group, stage, pairs, sizes) or self._tiles(group, stage, pairs)
         if problem is None:
             local, again = self._together(group, stage, pairs)
-            problem = self._memory(local, again)
+            problem = self.limits.exceeded(again=again, local=local)
         if problem is None:
             self._join(group, stage, pairs, sizes, arguments)
             group.local_bytes, group.again_bytes = local, again
@@ -272,14 +268,6 @@ class _Grouper:
         if any([each in self.tiled and not has_tile(each, prefix)
                 for each, prefix in prefixes]):
             return "product: it would have no tile among the other stages"
-        return None
-
-    def _memory(self, local: int, again: int) -> str | None:
-        """Whether what one iteration of the prefix keeps and reads again stays in fast memory."""
-        if again > self.limits.resident_bytes:
-            return f"cache: {again} bytes would be read again in every iteration"
-        if local > self.limits.local_bytes:  # r[impl fusion.limit.device]
-            return f"local memory: {local} bytes between stages, {self.limits.local_bytes} allowed"
         return None
 
     def _together(self, group: Group, stage: Stage, pairs: Pairs) -> tuple[int, int]:

@@ -267,11 +267,10 @@ class _Keeper:
         local = sum(_inner_bytes(self.values, m.stage, m.prefix) for m in group.members)
         local += sum(_inner_bytes(self.values, stage, plan.loops[stage.write.value])
                      for stage in stages)
-        return (len(group.arguments | storages) + len(stages) <= self.limits.arguments
-                and local <= self.limits.local_bytes
-                and len(group.members) + len(stages) <= self.limits.stages
-                and group.operations + sum(s.form.operations for s in stages)
-                <= self.limits.kernel_operations)
+        return self.limits.exceeded(
+            len(group.arguments | storages) + len(stages),
+            group.operations + sum(stage.form.operations for stage in stages),
+            len(group.members) + len(stages), local=local) is None
 
     def _make(self, value: int, early: int, plan: _Plan) -> None:
         """Make the twins of a plan, and let the late readers read the one of `value`."""

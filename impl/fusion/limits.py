@@ -24,3 +24,23 @@ class FusionLimits:
     memory_worth: int = 1 << 20        # bytes of temporaries below which memory is not looked at
     memory_rounds: int = 4096          # groups that may be looked at in search of a lower peak
     bucket: int = 25 << 20             # bytes of transfers that go together
+
+    def exceeded(self, arguments: int = 0, operations: int = 0, stages: int = 0, again: int = 0,
+                 local: int = 0) -> str | None:
+        """Why no kernel can be that large; None if it can.
+
+        It has so many arguments, operations and stages; one iteration of its prefix reads `again`
+        so many bytes that the one before has read, and hands `local` bytes from stage to stage.
+        """
+        # r[impl fusion.limit.device]
+        if arguments > self.arguments:
+            return f"argument limit: {arguments} buffers, the device allows {self.arguments}"
+        if operations > self.kernel_operations:
+            return f"length: more than {self.kernel_operations} operations"
+        if stages > self.stages:
+            return f"length: more than {self.stages} stages"
+        if again > self.resident_bytes:
+            return f"cache: {again} bytes would be read again in every iteration"
+        if local > self.local_bytes:
+            return f"local memory: {local} bytes between stages, {self.local_bytes} allowed"
+        return None

@@ -1,11 +1,11 @@
 """Schedules that the caller runs, and schedules as documents. Chapter: spec/realize.md."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from impl import settings
-from impl.device import Device
+from impl.device import Device, Program
 from impl.effects import Holder, lock
 from impl.realize.journey import language_rewrites, rewrite_rows, step_rows
 from impl.realize.launching import ExecItem, items_of
@@ -21,7 +21,7 @@ from impl.realize.planning import (
 from impl.realize.run import commit, programs_of
 from impl.realize.session import session
 from impl.rewrite import rewrites
-from impl.schedule import collector_at_rest, decisions, label
+from impl.schedule import Plan, PlannedKernel, collector_at_rest, decisions, label
 
 
 def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
@@ -85,31 +85,48 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
         with settings.Context(**({"SCACHE": 0} if follow else {})):  # every rewrite happens again
             # r[impl schedule.document.nothing-runs]
             request = planned(Request(nodes, document=True))
-        made, plan = rewrites[first:], request.plan
-        rows = described(request)
+        made, rows = rewrites[first:], described(request)
         if rounds:
-            add_rounds(plan, rows)
+            add_rounds(request.plan, rows)
         if programs:
-            for row, program in zip(rows["kernels"], programs_of(plan, request.program.nodes),
-                                    strict=True):
-                if program is not None:
-                    values = [request.canonical.values[v] for v in plan.kernels[row["id"]].slots]
-                    cost = program.cost(values)
-                    row.update(source=program.source or "", operations=cost.operations,
-                               bytes=cost.bytes, **_step_rows(program.steps, program.reasons))
-                    if follow:
-                        row["journey"] = step_rows(plan.kernels[row["id"]], program.steps,
-                                                   program.reasons)
-                        made += language_rewrites(plan.kernels[row["id"]], program.steps)
-            if follow:
-                rows["rewrites"] = rewrite_rows(made)
+            _add_programs(request, rows["kernels"])
         elif steps:
-            for row in rows["kernels"]:
-                kernel = plan.kernels[row["id"]]
-                if kernel.task is None:
-                    info = Device[kernel.device].optimized(kernel.ast, False).arg
-                    row.update(_step_rows(info.steps, info.reasons))
+            _add_steps(request.plan, rows["kernels"])
+        if follow:
+            for row, kernel, program in _compiled(request, rows["kernels"]):
+                row["journey"] = step_rows(kernel, program.steps, program.reasons)
+                made += language_rewrites(kernel, program.steps)
+            rows["rewrites"] = rewrite_rows(made)
         return rows
+
+
+KernelRow = dict[str, Any]
+
+
+def _compiled(request: Request, rows: Sequence[KernelRow],
+              ) -> Iterator[tuple[KernelRow, PlannedKernel, Program]]:
+    """The rows of the kernels that have a program, each with both."""
+    plan = request.plan
+    for row, program in zip(rows, programs_of(plan, request.program.nodes), strict=True):
+        if program is not None:
+            yield row, plan.kernels[row["id"]], program
+
+
+def _add_programs(request: Request, rows: Sequence[KernelRow]) -> None:
+    """Say of each kernel how it is compiled, and what it costs."""
+    for row, kernel, program in _compiled(request, rows):
+        cost = program.cost([request.canonical.values[slot] for slot in kernel.slots])
+        row.update(source=program.source or "", operations=cost.operations, bytes=cost.bytes,
+                   **_step_rows(program.steps, program.reasons))
+
+
+def _add_steps(plan: Plan, rows: Sequence[KernelRow]) -> None:
+    """Say of each kernel which steps it would get."""
+    for row in rows:
+        kernel = plan.kernels[row["id"]]
+        if kernel.task is None:
+            info = Device[kernel.device].optimized(kernel.ast, False).arg
+            row.update(_step_rows(info.steps, info.reasons))
 
 
 def _step_rows(steps: Sequence[str], reasons: Sequence[str]) -> dict[str, list[str]]:
