@@ -28,6 +28,23 @@ class NumbersOfClassesAreObjects(Edit):
     old, new = 'if hasattr(type(found), "__get__") else "attribute"', 'if name else "attribute"'
 
 
+class TextsOfClassesAreWrapped(Edit):
+    rule = "following.reads.places"
+    description = "a text that is shown once for each object is that of what says __wrapped__"
+    file = "impl/following/calls.py"
+    first = "test_a_class_of_python_whose_text_names_itself_is_followed"
+    old, new = "value = pure.shown_once(value)", "value = vars(value)['__wrapped__']"
+
+
+class NamesOfObjectsStay(Edit):
+    rule = "following.reads.places"
+    description = "an object has for ever the names that it had"
+    file = "impl/following/calls.py"
+    first = "test_the_names_that_an_object_has_are_read"
+    old = 'self.reads.note("names", value, "", f"dir({thing.path})")'
+    new = "pass"
+
+
 class OnlyOneWayIsLookedAt(Edit):
     rule = "following.reads.places"
     description = "where two ways of a body meet, what the second one brings is not looked at"

@@ -122,6 +122,8 @@ class Calls(Parts):
             for target in args[0] if args else rest:
                 self.write(target, args[2] if len(args) > 2 else rest, "an attribute of")
             return NOTHING
+        if value is dir and args:
+            return self.call_dir(args[0])
         if value is vars or value is dir:
             return self.attributes(args[0], "__dict__") if args else \
                 self.refuse(f"calls {path}()", "name what is meant")
@@ -147,7 +149,7 @@ class Calls(Parts):
                       kwargs: dict[str, Value], rest: Value) -> Value:
         """Call a function of Python."""
         if value.__code__ in pure.REPEATING:
-            value = value.__wrapped__  # type: ignore[attr-defined]
+            value = pure.shown_once(value)
             thing = self.only(value, thing.path)
         if self.trust and value.__code__.co_filename.startswith(_PYTHON):
             return self.given_away([*args, *kwargs.values(), rest], calls=False)
@@ -189,6 +191,25 @@ class Calls(Parts):
                     found |= self.attributes_named(thing, getattr(name, "start", ""))
             elif isinstance(name.value, str):
                 found |= self.attributes(args[0], name.value)
+        return found
+
+    def call_dir(self, things: Value) -> Value:
+        """`dir(object)`: a list of the names that the object and its classes have."""
+        found: Value = NOTHING
+        for thing in things:
+            value = thing.value if isinstance(thing, Outside) else None
+            if type(getattr(value, "__dict__", None)) is not dict or isinstance(
+                    value, types.ModuleType) \
+                    or found_in(type(value).__mro__, "__dir__") is not vars(object)["__dir__"]:
+                return self.refuse("calls dir() of what is no plain object",
+                                   "call it outside of the function")
+            self.reads.note("names", value, "", f"dir({thing.path})")
+            for base in type(value).__mro__:
+                if pure.is_open(base) and not pure.is_fixed(base.__module__):
+                    self.reads.note("names", base, "", base.__name__)
+            if thing not in self.listed:  # one list for one object, or nothing would ever be known
+                self.listed[thing] = dir(value)
+            found |= self.wrap(self.listed[thing], f"dir({thing.path})")
         return found
 
     def attributes_named(self, thing: Any, start: str) -> Value:

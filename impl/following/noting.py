@@ -52,6 +52,7 @@ class Notes:
         # What was given away, and what came of it: in which round, and when in it.
         self.known: dict[Any, tuple[int, int, Value]] = {}
         self.late = False  # whether that has been used after something new was found
+        self.listed: dict[Any, list[str]] = {}  # by thing: the names that `dir` gives of it
         self.active: set[Any] = set()  # the functions that are called for others just now
         self.raised = Created()  # any exception, with all that exceptions carry
         self.raised.named = True

@@ -45,6 +45,16 @@ METHODS = dict.fromkeys(name for kind in (
 REPEATING = frozenset(function.__code__ for function in (
     reprlib.recursive_repr()(repr),
     getattr(dataclasses, "_recursive_repr", reprlib.recursive_repr())(repr)))
+
+
+def shown_once(function: types.FunctionType) -> types.FunctionType:
+    """The `__repr__` around which such code stands; not every version says `__wrapped__`."""
+    place = function.__code__.co_freevars.index("user_function")
+    assert function.__closure__ is not None
+    found: types.FunctionType = function.__closure__[place].cell_contents
+    return found
+
+
 #: What finds a part of a named tuple by its name.
 TUPLE_GETTER: type = type(vars(collections.namedtuple("Pair", "left"))["left"])
 #: Their methods that change them.

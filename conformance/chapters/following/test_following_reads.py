@@ -1,6 +1,7 @@
 """What a captured function reads besides its arguments, and what nobody can follow."""
 from __future__ import annotations
 
+import collections
 import copy
 import functools
 import pickle
@@ -86,6 +87,38 @@ def test_a_number_of_a_class_is_compared_as_a_number() -> None:
             wanted = [each * Rates.first + Rates.first * len(More.names) for each in (1.0, 2.0)]
             assert step(x).tolist() == wanted
         assert step.replays == 8, step.explain()
+
+
+@verifies("following.reads.places")
+@pytest.mark.parametrize("body", [
+    lambda x, o: x + dir(o).count("extra"), lambda x, o: x + ("extra" in dir(o)),
+    lambda x, o: x + len([name for name in dir(o) if not name.startswith("_")]),
+    lambda x, o: x + len(sorted(dir(o)))])
+def test_the_names_that_an_object_has_are_read(body: Any) -> None:
+    class Known:
+        def __init__(self) -> None:
+            self.first = 1.0
+    with Context(DEVICE="REFERENCE"):
+        known = Known()
+        step = TinyJit(lambda x: body(x, known))
+        for turn in range(9):
+            if turn == 4:
+                known.extra = 2.0  # type: ignore[attr-defined]
+            if turn == 6:
+                Known.more = 3.0  # type: ignore[attr-defined]
+            assert step(numbers(1.0)).tolist() == body(numbers(1.0), known).tolist()
+        assert step.replays >= 4
+
+
+@verifies("following.reads.places")
+def test_a_class_of_python_whose_text_names_itself_is_followed() -> None:
+    rates = {"a": 1.0}
+    chain = collections.ChainMap({"b": 1.0}, rates)
+    with Context(DEVICE="REFERENCE"):
+        step = TinyJit(lambda x: x * chain["a"] + len(repr(chain)))
+        for turn in range(9):
+            rates["a"] = float(1 + turn // 3)
+            assert step(numbers(1.0)).tolist() == [rates["a"] + len(repr(chain))]
 
 
 @verifies("following.traced.reason", observe="replay")
