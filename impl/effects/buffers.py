@@ -33,9 +33,12 @@ class Buffer:
 
     def __init__(self, device: Place, dtype: DType, size: int,
                  host: np.ndarray | None = None) -> None:
-        self.number = next(_numbers)
-        self.bit = _BITS[self.number % 192]
-        self.device, self.dtype, self.size, self.host = device, dtype, size, host
+        self.number = number = next(_numbers)
+        self.bit = _BITS[number % 192]
+        self.device = device
+        self.dtype = dtype
+        self.size = size
+        self.host = host
         self.memory: Any = None
         self.version = 0
         self.spoiled = False  # whether a run that did not end may have left anything in it

@@ -31,6 +31,7 @@ from impl.tensor import Tensor
 from impl.tensor.parameters import note_dependent, realize_unasked
 from impl.tensor.random import generator
 
+_holding = Tensor._holding
 _RANDOM_KEY = "the key of the random numbers"
 
 
@@ -224,7 +225,7 @@ class Recording:
                 buffer.told = 0
                 if dependent:
                     note_dependent(leaf)
-            return Tensor._holding(leaf, result.device)
+            return _holding(leaf, result.device)
         return filled(result, dict(zip(self.fresh, outputs, strict=True)), None, self.paths,
                       Standing(bool(dependent), self.history.dependent, (standing, self.outside)))
 

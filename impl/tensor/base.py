@@ -46,6 +46,9 @@ from impl.tensor.views import Path, as_memory, follow, has_memory, written_throu
 _MOST_SHOWN, _MOST_COUNTED = 1000, 1 << 20
 
 
+_new = object.__new__
+
+
 class TensorBase(metaclass=Named):
     """The variable itself: creation from data, the values, devices, assignment."""
 
@@ -146,8 +149,10 @@ class TensorBase(metaclass=Named):
     @classmethod
     def _holding(cls, node: UOp, device: Place) -> Self:
         """A new tensor that holds a node whose device is known."""
-        result: Self = object.__new__(cls)
-        result.uop, result.device, result._ancestors, result._written = node, device, (), ()
+        result: Self = _new(cls)
+        result.uop = node
+        result.device = device
+        result._ancestors = result._written = ()
         result.grad = result._history = result._parameter = None
         register(result)
         return result
