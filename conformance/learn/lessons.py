@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
 from conformance.learn.lesson_caching import CACHING
 from conformance.learn.lesson_collectives import COLLECTIVES
+from conformance.learn.lesson_fragments import FRAGMENTS
 from conformance.learn.lesson_fusion import FUSION
 from conformance.learn.lesson_gradient import GRADIENT
 from conformance.learn.lesson_ir import IR
@@ -237,5 +238,5 @@ LESSONS = {
     "schedule": SCHEDULE, "ir": IR, "reference": REFERENCE, "rewrite": REWRITE,
     "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "render": RENDER,
     "fusion": FUSION, "online": ONLINE, "placement": PLACEMENT, "ordering": ORDERING,
-    "order": ORDER, "memory": MEMORY, "caching": CACHING, "kernel": KERNEL, "replay": REPLAY,
-    "collectives": COLLECTIVES, "training": TRAINING}
+    "order": ORDER, "memory": MEMORY, "caching": CACHING, "kernel": KERNEL,
+    "fragments": FRAGMENTS, "replay": REPLAY, "collectives": COLLECTIVES, "training": TRAINING}
