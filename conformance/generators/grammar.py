@@ -9,7 +9,7 @@ all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -37,6 +37,7 @@ SIZES: dict[str, Callable[[int], bool]] = {
     "some left over": lambda n: 16 < n < 256 and n % 16 != 0,
     "many": lambda n: n >= 256}
 STATES = ("it waits", "it is in memory", "it was written to")
+BODY = "in a body"
 #: For each number of axes shapes of different sizes; the first two axes of some are a square.
 SHAPES: dict[int, tuple[tuple[int, ...], ...]] = {
     0: ((),), 1: ((5,), (16,), (17,), (1,), (0,), (256,)),
@@ -86,16 +87,19 @@ def wanted() -> frozenset[Cell]:
         usable = [shape for each in SHAPES.values() for shape in each if fits(do, shape)]
         found |= {("axes", do, str(len(shape))) for shape in usable}
         found |= {("elements", do, _size(prod(shape))) for shape in usable}
-        found |= {("state", do, state) for state in STATES} | {("state", do, "in a body")}
+        found |= {("state", do, state) for state in STATES} | {("state", do, BODY)}
     for do in ("assign", "store"):
         found |= {(f"{do} {role}", maker, "") for maker in MAKERS for role in ("to", "of")}
     return frozenset(found)
 
 
 def cells(program: Program) -> set[Cell]:
-    """The cells of a program."""
+    """The cells of a program; of one that means nothing, those up to where that shows."""
     found: set[Cell] = set()
-    _walk(program["statements"], {}, {}, {}, found, inside=False)
+    try:
+        _walk(program["statements"], {}, {}, {}, found, inside=False)
+    except (shapes.ProgramError, KeyError, IndexError):
+        pass
     return found
 
 
@@ -119,7 +123,7 @@ def _walk(statements: Iterable[Statement], kinds: Kinds, makers: dict[str, str],
         elif do in READERS:
             first = kinds[sources[1 if do == "where" else 0]]
             found |= {("after", do, makers[name]) for name in sources if name in makers}
-            found |= {("state", do, "in a body" if inside else states[name]) for name in sources}
+            found |= {("state", do, BODY if inside else states[name]) for name in sources}
             found |= {("dtype", do, first.dtype), ("axes", do, str(len(first.shape))),
                       ("elements", do, _size(prod(first.shape)))}
         shapes.step(statement, kinds)
@@ -285,8 +289,14 @@ def _repeated(program: Program) -> Program:
     return protocol.program([*before, realize, repeat])
 
 
-def share(found: set[Cell]) -> dict[str, Any]:
-    """How many cells there are, how many were met, and by sort which were not."""
-    missing = sorted(wanted() - found)
-    return {"cells": len(wanted()), "met": len(wanted()) - len(missing),
+def share(found: Collection[Cell], statements: Collection[str] = protocol.STATEMENTS,
+          dtypes: Collection[str] = DTYPES) -> dict[str, Any]:
+    """How many cells there are of these statements and dtypes, how many were met, which were not.
+    """
+    unused = {*protocol.STATEMENTS, *DTYPES} - {*statements, *dtypes}
+    repeats = bool({*protocol.REPETITIONS} - unused)
+    mine = {cell for cell in wanted() if unused.isdisjoint((*cell, *cell[0].split()))
+            and (repeats or cell[2] != BODY)}
+    missing = sorted(mine - {*found})
+    return {"cells": len(mine), "met": len(mine) - len(missing),
             "missing": [" ".join(filter(None, cell)) for cell in missing]}

@@ -194,6 +194,9 @@ def test_the_programs_of_the_grammar_have_nearly_all_its_cells() -> None:
     told = grammar.share(found)
     assert found <= grammar.wanted()
     assert told["met"] >= 0.99 * told["cells"] > 3000, told["missing"]
+    few = grammar.share(found, ("input", "add", "less", "where"), ("bool", "int8"))
+    assert 20 < few["met"] == few["cells"] < 80
+    assert grammar.share((), ("input", "neg"), ("int8",))["missing"][0] == "after neg input"
 
 
 def test_a_cell_says_what_is_read_and_in_which_state() -> None:

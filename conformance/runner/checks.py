@@ -17,6 +17,7 @@ from pathlib import Path
 from time import perf_counter
 
 from conformance import oracle, protocol
+from conformance.generators import grammar
 from conformance.protocol import Program
 from conformance.runner.confirming import confirmed
 from conformance.runner.explaining import described, meant, whole
@@ -101,7 +102,7 @@ def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[st
         return replace(unknown, harness=problem)
     report = Report(subject.info, list(tiers or subject.info.observes), subject.profile,
                     subject.seed)
-    broken: set[str] = set()
+    broken, subject.cells = set[str](), set()
     for number, check in enumerate(chosen):
         try:
             end_if_asked()
@@ -115,6 +116,7 @@ def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[st
             report.interrupted = f"in {check.name}, after {number} of {len(chosen)} tests"
             return report
     report.results += missed
+    report.grammar = grammar.share(subject.cells, subject.info.statements, subject.info.dtypes)
     return report
 
 

@@ -58,6 +58,9 @@ class Report:
     interrupted: str = ""
     #: What made the report, to be pasted; empty if it was not made from a command line.
     command: str = ""
+    #: How many cells of the grammar there are for what is declared, how many were met, and which
+    #: were not; empty if nobody looked.
+    grammar: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -75,6 +78,7 @@ class Report:
                **({"command": self.command} if self.command else {})}
         yield from (each.to_json() for each in self.results)
         yield {"type": "footer", "verdicts": self.counts(), "ok": self.ok,
+               **({"grammar": self.grammar} if self.grammar else {}),
                **({"harness": self.harness} if self.harness else {}),
                **({"interrupted": self.interrupted} if self.interrupted else {})}
 
@@ -96,8 +100,10 @@ class Report:
         left = Counter(each.verdict for each in self.results if not each.examples)
         programs = sum(each.examples for each in done)
         why = ", ".join(f"{count} {verdict}" for verdict, count in sorted(left.items()))
-        return (f"asked: {len(done)} of {len(self.results)} checks, {programs} programs, tiers "
-                f"{', '.join(self.tiers)}" + (f"; not asked: {why}" if why else ""))
+        met = ", {met} of {cells} cells of the grammar".format(**self.grammar) \
+            if self.grammar else ""
+        return (f"asked: {len(done)} of {len(self.results)} checks, {programs} programs{met}, "
+                f"tiers {', '.join(self.tiers)}" + (f"; not asked: {why}" if why else ""))
 
     def badge(self) -> dict[str, Any]:
         """The endpoint of a badge (shields.io): what passed of what was asked."""

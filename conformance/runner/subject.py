@@ -14,7 +14,7 @@ from itertools import count as counting
 from typing import Any, TypeVar
 
 from conformance import oracle, protocol
-from conformance.generators import programs
+from conformance.generators import grammar, programs
 from conformance.oracle import checker, laying
 from conformance.protocol import (
     Adapter,
@@ -116,6 +116,8 @@ class Subject:
     listed: int = 0
     wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter
     shrinks: bool = True
+    #: The cells of the grammar that were met, if they are looked for.
+    cells: set[grammar.Cell] | None = None
     #: What was asked since the check began, the last questions of it: program, tiers, options.
     asked: list[tuple[Program, tuple[str, ...], dict[str, Any]]] = field(default_factory=list)
 
@@ -196,6 +198,8 @@ class Subject:
         """Run a program.  What was declared and is answered `unsupported` is a failure."""
         self.examples += 1
         self.asked = [*self.asked[-LAST:], (program, tiers, options)]
+        if self.cells is not None:
+            self.cells |= grammar.cells(program)
         try:
             return self.adapter.run(program, {"values", *tiers}, options)
         except Unsupported as reason:

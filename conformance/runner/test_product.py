@@ -90,6 +90,9 @@ def _report() -> Report:
 def test_a_report_says_how_much_was_asked() -> None:
     report = _report()
     assert "asked: 2 of 3 checks, 5 programs, tiers values; not asked: 1 not-run" in report.table()
+    report.grammar = {"cells": 7, "met": 6, "missing": ["after add sub"]}
+    assert ", 5 programs, 6 of 7 cells of the grammar, tiers values;" in report.table()
+    assert list(report.lines())[-1]["grammar"]["missing"] == ["after add sub"]
     assert report.badge()["message"] == "1 of 2 checks" and report.badge()["color"] == "red"
     suite = ElementTree.fromstring(report.junit())
     assert [suite.get(each) for each in ("tests", "failures", "errors", "skipped")] == list("3101")
