@@ -95,7 +95,7 @@ class Adapter(LibraryAdapter[torch.Tensor]):
         for step in view:
             region = MOVEMENTS[step["do"]](step, region)
         if numbered:
-            target.view(-1)[region.reshape(-1)] = value.reshape(-1)
+            target.view(-1)[region.reshape(-1)] = value.reshape(-1).clone()  # perhaps of the target
         else:
-            region.copy_(value)
+            region.copy_(value.clone())
         return target

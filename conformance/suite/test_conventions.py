@@ -135,6 +135,31 @@ def test_every_statement_gives_its_zeros_their_sign(subject: Subject) -> None:
         subject.check_declared_by(_observed(draft), _signed)
 
 
+@verifies("conventions.zero.sign")
+def test_zeros_and_constants_give_their_sign(subject: Subject) -> None:
+    """A number that is known before, on either side: what looks like nothing may change a zero."""
+    numbers = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, 2.5]
+    for dtype in protocol.FLOATS:
+        draft = Draft()
+        x = _input(draft, np.array(numbers, dtype))
+        known = {str(value): draft.constant(draft.kinds[x], value)
+                 for value in (0.0, -0.0, 1.0, -1.0, 2.0, "inf")}
+        for constant in known.values():
+            for do in ("add", "sub", "mul", "div"):
+                draft.add(do, x, constant)
+                draft.add(do, constant, x)
+                draft.add(do, constant, known["-0.0"])
+                draft.add(do, known["0.0"], constant)
+            negative = draft.add("neg", constant)
+            draft.add("add", x, negative)
+            draft.add("mul", negative, x)
+            draft.add("where", draft.add("less", x, known["0.0"]), x, negative)
+        same = draft.add("sub", x, x)
+        draft.add("mul", same, known["-1.0"])
+        draft.add("sub", known["0.0"], draft.add("neg", x))
+        subject.check_declared_by(_observed(draft), _signed)
+
+
 def _signed(program: Program, values: Sequence[protocol.Value]) -> str:
     """Which zero has another sign than that of the oracle."""
     for want, value in zip(oracle.run(program), values, strict=True):

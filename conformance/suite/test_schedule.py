@@ -341,8 +341,8 @@ def test_what_lies_between_is_no_result_and_has_its_dtype(subject: Subject) -> N
                                               widths=[[1, 0], [0, 3]]), axis=0)
         answer = draft.add("contiguous", draft.add(
             "less", third, draft.add("flip", third, axes=[0])))
-        last = draft.add("cumsum", draft.add("pad", draft.add("cast", answer, dtype="int8"),
-                                             widths=[[0, 3], [1, 0]]), axis=1)
+        turned = draft.add("cast", draft.add("flip", answer, axes=[1]), dtype="int8")
+        last = draft.add("cumsum", draft.add("pad", turned, widths=[[0, 3], [1, 0]]), axis=1)
         draft.append({"do": "drop", "names": [
             name for name in draft.kinds if name not in (x, last)]})
         draft.append({"do": "observe", "names": [last]})
