@@ -31,6 +31,14 @@ class NothingIsAVector(ImplPatch):
         return lambda planner: None
 
 
+class RowsThatAreLoadedAreScattered(Edit):
+    rule = "choosing.plain.row"
+    description = "a row whose number is loaded is added to one element after the other"
+    file = "impl/choosing/plain.py"
+    old = "grows = growth(toposort([index]), (loop,))[index]"
+    new = "grows = None"
+
+
 class VectorsAreHalfAsWide(ImplPatch):
     rule = "choosing.plain.lanes"
     description = "a vector has half of the lanes that its widest type allows"

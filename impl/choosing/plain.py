@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from impl.choosing.planner import Planner
 from impl.choosing.roll import has_many_stages
 from impl.dtypes import dtypes, sum_accumulator
-from impl.ir import ELEMENTWISE, TRANSCENDENTAL, Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, loop_size
+from impl.ir import ELEMENTWISE, TRANSCENDENTAL, Ops, RangeKind, UOp, toposort
+from impl.kernel.analysis import LANES, Analysis, growth, loop_size
 from impl.steps.loops import Merge
 from impl.steps.memory import Stream
 from impl.steps.step import Step, StepError
@@ -134,11 +134,11 @@ def _along(planner: Planner, seen: set[int]) -> UOp | None:
 
 def _is_plain(planner: Planner, loop: UOp) -> bool:
     """Whether all that is computed along a loop is elementwise and stored contiguously."""
-    known, grows = planner.known, planner.growth
+    known = planner.known
     bit = known.mask((loop,))
     scattered = contiguous = 0
     for store in _stores_along(known, loop):
-        if (grows[store.src[0].src[1]] or {}).get(loop) != 1 and not _passes_one(known, store):
+        if _step(planner, store.src[0].src[1], loop) != 1 and not _passes_one(known, store):
             return False
     for node in known.order:
         if not known.free[node] & bit:
@@ -146,11 +146,22 @@ def _is_plain(planner: Planner, loop: UOp) -> bool:
         if node.op is Ops.REDUCE or node.op is Ops.RANGE and node.arg[1] in LANES:
             return False
         if node.op is Ops.LOAD and node.src[0].src[0].op is not Ops.LOCAL:
-            step = (grows[node.src[0].src[1]] or {loop: 2}).get(loop, 0)
+            step = _step(planner, node.src[0].src[1], loop)
             scattered, contiguous = scattered + (step not in (0, 1)), contiguous + (step == 1)
     lanes = known.lanes and any(_has_vector(planner, store, loop)
                                 for store in _stores_along(known, loop))
     return not lanes and scattered <= 1 + contiguous
+
+
+def _step(planner: Planner, index: UOp, loop: UOp) -> int:
+    """How far an index goes with a loop; 2 if that is not known. It may begin anywhere: a row whose
+    number is loaded lies side by side like another one.
+    """
+    # r[impl choosing.plain.row]
+    grows = planner.growth[index]
+    if grows is None:
+        grows = growth(toposort([index]), (loop,))[index]
+    return 2 if grows is None else grows.get(loop, 0)
 
 
 def _passes_one(known: Analysis, store: UOp) -> bool:

@@ -312,3 +312,32 @@ def test_what_turns_carry_on_is_stored_at_once() -> None:
     with pytest.raises(StepError, match="turns carry on"):
         apply_steps(ast, [Upcast(number, 4)])
     apply_steps(ast, [Upcast(number, 3)])
+
+
+def added(rows: int, columns: int) -> tuple[UOp, list[np.ndarray]]:
+    """The kernel that adds twenty rows to those that an index names; and what it reads."""
+    numbers = np.random.default_rng(0)
+    arrays = [numbers.standard_normal((rows, columns)).astype(np.float32),
+              numbers.standard_normal((20, columns)).astype(np.float32),
+              numbers.integers(0, rows, 20).astype(np.int32)]
+    with Context(DEVICE="REFERENCE"):
+        tensors = [Tensor(each).realize() for each in arrays]
+        item, = tensors[0].index_add(0, tensors[2], tensors[1]).schedule()
+    order = [next(k for k, tensor in enumerate(tensors) if tensor.uop.arg[0] is buffer)
+             for buffer in item.bufs[:3]]
+    return item.ast, [arrays[k] for k in order]
+
+
+@verifies("choosing.plain.row")
+@pytest.mark.parametrize("columns", [16, 40])
+def test_rows_that_are_added_are_vectors(columns: int) -> None:
+    ast, arrays = added(7, columns)
+    made, wanted = optimize(ast, WIDE), np.zeros(7 * columns, np.float32)
+    ordered = made.src[-1]
+    lanes = [loop for loop in ordered.toposort() if loop.op is Ops.RANGE
+             and loop.arg[1] is RangeKind.UPCAST]
+    assert lanes and "f32x16" in render(made, C()).body.rpartition("for (")[2]
+    kb.run(ast, *[each.copy() for each in arrays], wanted)
+    found = np.zeros_like(wanted)
+    kb.run(made, *arrays, found)
+    np.testing.assert_array_equal(found, wanted)
