@@ -15,7 +15,7 @@ from impl.effects import constant_of, leaf_of, way
 from impl.ir import IN_ORDER, Ops, Shape, UOp
 from impl.places import ANYWHERE, Place, copied_to, home, place_of
 from impl.ranges.in_order import form_in_order, form_of_given, form_of_loop
-from impl.ranges.indices import loops_within, output_ranges
+from impl.ranges.indices import Index, loops_within, output_ranges
 from impl.ranges.stages import (
     Access,
     Form,
@@ -53,6 +53,7 @@ class StageGraph:
         self.number_of: dict[object, int] = {}
         self.forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = {}
         self.patterns: dict[tuple[Any, ...], Pattern] = {}  # by shape, index and condition
+        self.reshaped: dict[tuple[Any, ...], tuple[Index, UOp]] = {}
         self.loaded: dict[UOp, tuple[int, Shape] | None] = {}  # what `read_from` has answered
         self.copied = {self._itself(source) for node in cuts if node.op in _ALL_OF
                        for source in node.src}
@@ -200,7 +201,7 @@ class StageGraph:
             key += _way_to_base(node)  # r[impl ranges.form.shared+2]
         known = self.forms.get(key)  # r[impl ranges.form.shared+2]
         if known is None:
-            tracer = Tracer(self.read_from, self.patterns)
+            tracer = Tracer(self.read_from, self.patterns, self.reshaped)
             form = make(node, tracer)
             if tracer.simple.rewrites:
                 form = without_dead_reads(form)

@@ -40,14 +40,17 @@ class Tracer:
 
     `storage_of` tells which value holds a node, or None if the node is to be computed here. Equal
     nodes needed at equal indices become one kernel node. The loops of reductions are numbered from
-    `first_loop`. `patterns` are those of all stages, whose loops have the same names.
+    `first_loop`. `patterns` and `reshaped` are those of all stages: loops have the same names in
+    each, so that what was found for one of them is known for the others.
     """
 
     def __init__(self, storage_of: Callable[[UOp], tuple[int, Shape] | None],
                  patterns: dict[tuple[Any, ...], Pattern] | None = None,
+                 reshaped: dict[tuple[Any, ...], tuple[Index, UOp]] | None = None,
                  first_loop: int = 1 << 10) -> None:
         self.storage_of = storage_of
         self.patterns = {} if patterns is None else patterns
+        self.reshaped = {} if reshaped is None else reshaped
         self.slots: dict[int, int] = {}  # value -> its slot
         self.reads: list[tuple[int, Pattern]] = []
         self.loads: dict[tuple[Any, ...], UOp] = {}
@@ -132,7 +135,7 @@ class Tracer:
         if op in ELEMENTWISE:
             return [(s, region if s.shape else self._scalar(region)) for s in node.src]
         if op is Ops.RESHAPE or Ops.EXPAND <= op <= Ops.UNFOLD:
-            moved, inside = source_index(node, region.index)
+            moved, inside = self._source_index(node, region.index)
             if op is Ops.RESHAPE and region.valid is not TRUE:
                 moved = tuple(_read_inside(at, region.valid) for at in moved)
             return self._elsewhere(node, region, moved, inside)
@@ -146,6 +149,16 @@ class Tracer:
         if op in (Ops.CONTIGUOUS, Ops.COPY):
             return [(node.src[0], region)]
         return []
+
+    def _source_index(self, node: UOp, index: Index) -> tuple[Index, UOp]:
+        """`source_index`; of a reshape it is found once for all nests that have the same one."""
+        if node.op is not Ops.RESHAPE:
+            return source_index(node, index)
+        key = index, node.shape, node.src[0].shape
+        known = self.reshaped.get(key)
+        if known is None:
+            known = self.reshaped[key] = source_index(node, index)
+        return known
 
     def _elsewhere(self, node: UOp, region: _Region, moved: Index, inside: UOp) -> list[Place]:
         """The source, at another index and under a further condition."""
