@@ -24,7 +24,7 @@ from impl import transforms as func
 from impl.complex import Complex
 from impl.device import Device
 from impl.dtypes import DType, as_dtype, complex_dtype, dtypes, promoted
-from impl.errors import DeviceError, NameMissingError, nearest
+from impl.errors import ArgumentError, DeviceError, NameMissingError, nearest
 from impl.nn.names import Part
 from impl.replay import TinyJit
 from impl.settings import Context
@@ -278,6 +278,49 @@ def pow(input: Any, exponent: Any) -> Tensor:
     """A power."""
     raised: Tensor = input ** exponent
     return raised
+
+
+def sign(input: Any) -> Any:
+    """-1, 0 or 1, and 0 of NaN, as in PyTorch; `x.sign()` gives NaN, as in NumPy."""
+    if isinstance(input, Complex):
+        return input.sign()
+    found = input.sign()
+    return found.isnan().where(0, found) if input.is_floating_point() else found
+
+
+def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None,
+             edge_order: int = 1) -> tuple[Tensor, ...]:
+    """The slopes between neighbouring elements along each axis: `numpy.gradient`.
+
+    `spacing` is how far elements are apart: a number, one for each axis, or their places.
+    `x.gradient(...)` is another thing: the gradient of a loss.
+    """
+    axes = tuple(_range(len(input.shape))) if dim is None else \
+        (dim,) if isinstance(dim, _int) else tuple(dim)
+    steps = spacing if isinstance(spacing, (list, tuple)) else [spacing] * len(axes)
+    return tuple(_slope(input.movedim(axis, 0), step, edge_order).movedim(0, axis)
+                 for axis, step in zip(axes, steps, strict=True))
+
+
+def _slope(x: Tensor, step: Any, edge_order: int) -> Tensor:
+    """The slopes along the first axis, whose elements are `step` apart, or at these places."""
+    count = x.shape[0]
+    if count < edge_order + 1 or edge_order not in (1, 2):  # r[impl errors.argument.refused]
+        raise ArgumentError("torch.gradient", f"edge_order {edge_order} on {count} elements",
+                            "use edge_order=1, on an axis of 2 elements or more")
+    place = step if isinstance(step, Tensor) and step.shape else Tensor.arange(count) * step
+    gaps = place[1:] - place[:-1]
+    wide = (-1, *(1,) * (len(x.shape) - 1))
+    first = (x[1:] - x[:-1]) / gaps.reshape(wide)
+    if count == 2:
+        return first.cat(first, dim=0)
+    before, after = gaps[:-1].reshape(wide), gaps[1:].reshape(wide)
+    inner = (first[:-1] * after + first[1:] * before) / (before + after)
+    if edge_order == 1:
+        return first[:1].cat(inner, first[-1:], dim=0)
+    bend = (first[1:] - first[:-1]) / (before + after)
+    return (first[:1] - bend[:1] * before[:1]).cat(
+        inner, first[-1:] + bend[-1:] * after[-1:], dim=0)
 
 
 # The extremes with their places

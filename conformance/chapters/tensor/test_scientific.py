@@ -11,7 +11,7 @@ import pytest
 import impl.torch as torch
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, fft
-from impl.errors import ShapeError
+from impl.errors import ArgumentError, ShapeError
 
 
 @pytest.fixture(autouse=True)
@@ -119,3 +119,16 @@ def test_windows_of_torch() -> None:
     bell = torch.signal.windows.gaussian(6, std=2.0, sym=False).numpy()
     assert np.allclose(bell, np.exp(-((np.arange(6) - 3) / 2) ** 2 / 2), atol=1e-6)
     assert torch.initial_seed() >= 0 and torch.diagonal_copy(Tensor.eye(2)).tolist() == [1, 1]
+
+
+def test_slopes_between_neighbours_and_signs() -> None:
+    x = np.random.default_rng(2).standard_normal((4, 5)).astype(np.float32)
+    for found, wanted in zip(torch.gradient(Tensor(x), spacing=2.0), np.gradient(x, 2.0),
+                             strict=True):
+        assert np.allclose(found.numpy(), wanted, atol=1e-5)
+    places = [0.0, 1.0, 3.0, 4.0]
+    (found,) = torch.gradient(Tensor(x), spacing=(Tensor(places),), dim=0, edge_order=2)
+    assert np.allclose(found.numpy(), np.gradient(x, places, axis=0, edge_order=2), atol=1e-4)
+    with pytest.raises(ArgumentError, match="edge_order=1"):
+        torch.gradient(Tensor([1.0]))
+    assert torch.sign(Tensor([-2.0, float("nan"), 0.0])).tolist() == [-1, 0, 0]
