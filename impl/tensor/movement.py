@@ -389,8 +389,9 @@ class Movement(Special):
 
     def _pad_from_within(self, widths: tuple[tuple[int, int], ...], mode: str) -> Self:
         """Padding whose values come from the tensor itself, axis after axis."""
-        # A reflection may show what is cut off on the other side.
-        result = self if mode == "reflect" else self._cut(widths)
+        # A reflection, or an edge, may show what is cut off on the other side.
+        late = mode in ("reflect", "replicate")
+        result = self if late else self._cut(widths)
         for axis, (before, after) in enumerate(widths):
             before, after, size = max(0, before), max(0, after), result.shape[axis]
             if not (before or after):
@@ -412,7 +413,7 @@ class Movement(Special):
                                  f"{axis} of shape {self.shape}",
                                  "use constant, reflect, replicate or circular, and smaller widths")
             result = left.cat(result, right, dim=axis)
-        return (result._cut(widths) if mode == "reflect" else result)._another()
+        return (result._cut(widths) if late else result)._another()
 
     def _cut(self, widths: tuple[tuple[int, int], ...]) -> Self:
         """What negative widths of padding leave."""

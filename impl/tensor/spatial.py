@@ -498,8 +498,7 @@ class Spatial(Matrices):
         pads: list[Any] = [None] * len(square.shape)
         pads[2] = (size // 2, (size - 1) // 2)
         near = square.pad(pads).squeeze(1).unfold(1, size, 1).mean(-1)
-        found = self / (near * alpha + k) ** beta
-        return found if self.dtype.kind == "f" else found.cast(self.dtype)
+        return self / (near * alpha + k) ** beta
 
 
 def _kept_inside(place: Any, size: int, padding_mode: str, aligned: bool) -> Any:
