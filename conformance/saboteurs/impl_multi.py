@@ -384,7 +384,7 @@ class KeepsAllArenas(Edit):
 
 
 class NamesTheWayItLies(Edit):
-    rule = "multi.transfer.instead+3"
+    rule = "multi.transfer.instead+4"
     description = "the sharding that is told is the one that the value has"
     file = "impl/multi/pieces.py"
     old = "else _instead(node, given.axes, axes)"
@@ -392,11 +392,25 @@ class NamesTheWayItLies(Edit):
 
 
 class TellsHowTheViewShouldLie(Edit):
-    rule = "multi.transfer.instead+3"
+    rule = "multi.transfer.instead+4"
     description = "of a transposed view the sharding is told that the view should have"
     file = "impl/multi/pieces.py"
-    old = "found = [found[node.arg.index(axis)] for axis in range(rank)]"
-    new = "found = list(found)"
+    old = "tuple([lying[node.arg.index(axis)] for axis in range(len(before))])"
+    new = "lying"
+
+
+class AdvisesWithoutAReason(Edit):
+    rule = "multi.transfer.instead+4"
+    description = "of what was computed from tensors that lie in several ways one way is told"
+    file = "impl/multi/pieces.py"
+    old, new = "if len(found) != 1:", "if not found:"
+
+
+class TellsTheWholeSum(Edit):
+    rule = "multi.transfer.cut"
+    description = "a result that is needed cut is said to need as many bytes as a whole one"
+    file = "impl/multi/transfers.py"
+    old, new = "{total // 2} would be sent", "{total} would be sent"
 
 
 class EachSumGoesAlone(Edit):

@@ -145,44 +145,68 @@ def _exchanged(node: UOp, transfer: Transfer) -> UOp | None:
 
 
 def _instead(node: UOp, axes: Axes, wanted: Axes) -> str:
-    """How the memory of a value, or of a view of one, could lie so that nothing were sent; empty
-    where that is not known.
+    """How the memory from which a value is computed could lie so that nothing were sent; empty
+    where that is not known, or not one way for all of it.
     """
-    # r[impl multi.transfer.instead+3]
-    found, local = list(wanted), nodes.shape_of(node)
+    # r[impl multi.transfer.instead+4]
     if any(name is not None and identical((size,), (1,))
-           for name, size in zip(axes, local, strict=True)):
+           for name, size in zip(axes, nodes.shape_of(node), strict=True)):
         return "it lay " + in_words(wanted) if node.op is Ops.BUFFER else ""  # as new axes look
-    what = "it" if node.op is Ops.BUFFER else "the tensor that it shows"
-    while node.op is not Ops.BUFFER:
-        if node.op not in _VIEWS and not (node.op in ELEMENTWISE and len(node.src) == 1):
+    found, leaves, computed = set[str](), set[UOp](), False
+    left = [(node, wanted)]
+    seen = set(left)
+    while left:
+        one, lying = left.pop()
+        if one.op is Ops.BUFFER:
+            found.add(in_words(lying))
+            leaves.add(one)
+            continue
+        before = _as_before(one, lying)
+        if before is None or len(seen) > _MOST:
             return ""
-        rank = len(nodes.shape_of(node.src[0]))
-        if not any(found):
-            found = [None] * rank
-        elif node.op is Ops.PERMUTE:
-            found = [found[node.arg.index(axis)] for axis in range(rank)]
-        elif node.op is Ops.RESHAPE:
-            kept = _with_ones_moved(nodes.shape_of(node), nodes.shape_of(node.src[0]), found)
-            if kept is None:
-                return ""
-            found = kept
-        elif node.op is Ops.EXPAND:
-            sizes = zip(nodes.shape_of(node.src[0]), nodes.shape_of(node), strict=True)
-            found = [name if identical((before,), (after,)) else None
-                     for name, (before, after) in zip(found, sizes, strict=True)]
-        elif node.op not in ELEMENTWISE:
-            return ""
-        node = node.src[0]
-    return f"{what} lay {in_words(tuple(found))}"
+        computed = computed or len(one.src) > 1 or one.op is Ops.REDUCE
+        fresh = [(source, before) for source in one.src
+                 if nodes.shape_of(source) and (source, before) not in seen]
+        seen.update(fresh)
+        left += fresh
+    if len(found) != 1:
+        return ""
+    what = "it" if node.op is Ops.BUFFER else "the tensor that it shows" if not computed else \
+        f"the tensor{'s' * (len(leaves) > 1)} that it is computed from"
+    return f"{what} lay {found.pop()}"
+
+
+#: How many values are looked at for advice.
+_MOST = 100
+
+
+def _as_before(node: UOp, lying: Axes) -> Axes | None:
+    """How what a value is computed from would have to lie, for it to lie so; None if not known."""
+    if node.op in ELEMENTWISE or node.op is Ops.CONTIGUOUS or not node.src:
+        return lying
+    if node.op is Ops.REDUCE:
+        return with_whole(lying, *node.arg[1])
+    if node.op not in _VIEWS:
+        return None
+    before = nodes.shape_of(node.src[0])
+    if not any(lying):
+        return (None,) * len(before)
+    if node.op is Ops.PERMUTE:
+        return tuple([lying[node.arg.index(axis)] for axis in range(len(before))])
+    if node.op is Ops.RESHAPE:
+        return _with_ones_moved(nodes.shape_of(node), before, lying)
+    if node.op is Ops.EXPAND:
+        sizes = zip(before, nodes.shape_of(node), strict=True)
+        return tuple([name if identical((old,), (new,)) else None
+                      for name, (old, new) in zip(lying, sizes, strict=True)])
+    return None
 
 
 #: What shows memory in another form, and needs nothing of other devices where that is whole.
 _VIEWS = frozenset({Ops.PERMUTE, Ops.RESHAPE, Ops.EXPAND, Ops.SHRINK, Ops.PAD, Ops.FLIP})
 
 
-def _with_ones_moved(shape: Shape, before: Shape, axes: Sequence[str | None]
-                     ) -> list[str | None] | None:
+def _with_ones_moved(shape: Shape, before: Shape, axes: Axes) -> Axes | None:
     """The cuts of a shape, as those of one that differs in axes of size 1 only; else None."""
     wide, names = [], []
     for size, name in zip(shape, axes, strict=True):
@@ -194,7 +218,7 @@ def _with_ones_moved(shape: Shape, before: Shape, axes: Sequence[str | None]
     if not identical(tuple(wide), tuple(size for size in before if not identical((size,), (1,)))):
         return None
     left = iter(names)
-    return [None if identical((size,), (1,)) else next(left) for size in before]
+    return tuple([None if identical((size,), (1,)) else next(left) for size in before])
 
 
 def count_brought(given: Piece, axes: Axes, change: int) -> None:

@@ -46,7 +46,7 @@ class Transfer:
         own              s            -> s             what one device has, as a value of its own
 
     `target` is the device, or the mesh, where the value lies. `instead` says how the value, or
-    the tensor in memory that it shows, could lie so that nothing were sent.
+    the memory from which it is computed, could lie so that nothing were sent.
     """
 
     kind: str
@@ -98,9 +98,13 @@ class Transfer:
         way = {"broadcast": "to", "scatter": "to"}.get(self.kind, "from")
         which = "one" if self.kind in ("select", "own") else "each"
         instead = f"; nothing would be sent if {self.instead}" if self.instead else ""
+        total = sum(map(self.sent, nbytes))
+        if self.op is not None and self.kind != "reduce-scatter" \
+                and min(nbytes, default=0) >= 8 * self.count:  # r[impl multi.transfer.cut]
+            instead = f"; {total // 2} would be sent if it were needed cut"
         several = f"; {len(nbytes)} values go together" if len(nbytes) > 1 else ""
         why = _WHY["all-reduce" if self.op is not None and self.kind == "permute" else self.kind]
-        return (f"{self}, {sum(map(self.sent, nbytes))} bytes {way} {which} device: "
+        return (f"{self}, {total} bytes {way} {which} device: "
                 f"{why}{instead}{several}")
 
 

@@ -17,7 +17,7 @@ def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
     """The schedule as plain data: see r[schedule.document.complete]."""
     names = shown_numbers(plan)
     # r[impl schedule.document.outputs]
-    outputs = [names[r.storage] for r in plan.results if r.storage in names]
+    outputs = list(dict.fromkeys([names[r.storage] for r in plan.results if r.storage in names]))
     return {
         "format": "tensor-schedule/1", "implementation": "impl",  # r[impl schedule.document.schema]
         "buffers": [_buffer_row(plan, n, i) for n, i in names.items()],

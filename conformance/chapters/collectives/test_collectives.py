@@ -243,7 +243,8 @@ def test_what_is_gathered_and_cut_again_is_not_sent() -> None:
     assert sum(row["kind"] == "copy" for row in rows) == 1
 
 
-@verifies("multi.transfer.instead+3")
+@verifies("multi.transfer.instead+4")
+@verifies("multi.transfer.cut")
 def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
     mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
     random = np.random.default_rng(0)
@@ -261,11 +262,22 @@ def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
     (told,) = [row["transfer"] for row in Tensor.schedule_document(x.cumsum(0))["kernels"]
                if "transfer" in row]
     assert told.endswith("nothing would be sent if it lay as copies")
-    due = Tensor.schedule_document(x.sum(0))["kernels"][-1]["transfer"]
-    assert "nothing would be" not in due
-    (told,) = [row["transfer"] for row in Tensor.schedule_document((x + 1).cumsum(0))["kernels"]
-               if "transfer" in row]
-    assert "nothing would be" not in told  # it was computed
+    due, cut = ([row["transfer"] for row in Tensor.schedule_document(value)["kernels"]
+                 if "transfer" in row] for value in (x.sum(0), x.sum(0).shard(mesh, data=0)))
+    assert len(due) == 1 and due[0].endswith("all need it; 16 would be sent if it were needed cut")
+    assert len(cut) == 1 and ", 16 bytes from each device" in cut[0]
+    few = Tensor.schedule_document(x.sum())["kernels"]
+    assert not any("needed cut" in row.get("transfer", "") for row in few)  # nobody can cut it
+    other = Tensor(np.ones((4, 8), np.float32)).shard(mesh, data=0).realize()
+    for value, which in ((x + 1, "tensor"), (x.exp() * other, "tensors")):
+        (told,) = [row["transfer"] for row in Tensor.schedule_document(value.cumsum(0))["kernels"]
+                   if "transfer" in row]
+        assert told.endswith(f"nothing would be sent if the {which} that it is computed from lay "
+                             "as copies")
+    turned = Tensor(np.ones((8, 4), np.float32)).shard(mesh, data=1).realize()
+    (told,) = [row["transfer"] for row in Tensor.schedule_document(
+        (x.exp() * turned.T).shard(mesh, data=1))["kernels"] if "transfer" in row]
+    assert told.endswith("needed cut along another")  # they would have to lie in two ways
     scattered = Tensor.schedule_document(Tensor.empty(8, 4).shard(mesh, data=0))["kernels"]
     assert [row["sent"] for row in scattered if "sent" in row] == [64]
 
@@ -279,10 +291,13 @@ PRODUCTS: list[tuple[str, dict[str, int], dict[str, int], Any]] = [
     ("x", {"model": 0}, {}, lambda x, w: x.T.reshape(1, 8, 1, 4).flip(3)),
     ("x", {"data": 0}, {"data": 0}, lambda x, w: x.shard(w.sharding.mesh, data=1)),
     ("x", {"data": 1}, {}, lambda x, w: x.T.shard(x.sharding.mesh, data=1)),
+    ("x", {"data": 0}, {}, lambda x, w: (x.softmax(1) * 2 + x).cumsum(0)),
+    ("x", {"data": 0}, {}, lambda x, w: (x.exp() + x).T.contiguous().shard(x.sharding.mesh, data=0)
+     ),
 ]
 
 
-@verifies("multi.transfer.instead+3")
+@verifies("multi.transfer.instead+4")
 @pytest.mark.parametrize("number", range(len(PRODUCTS)))
 def test_who_does_as_a_transfer_says_sends_nothing(number: int) -> None:
     """Also where a view is sent: what it says is how the tensor should lie."""
@@ -293,7 +308,7 @@ def test_who_does_as_a_transfer_says_sends_nothing(number: int) -> None:
         found = of(Tensor(np.ones((4, 8), np.float32)).shard(mesh, **x).realize(),
                    Tensor(np.ones((8, 8), np.float32)).shard(mesh, **w).realize())
         return [row["transfer"] for row in Tensor.schedule_document(found)["kernels"]
-                if "transfer" in row and "needed" in row["transfer"]]
+                if "transfer" in row and "all need it" not in row["transfer"]]
     (told,) = transfers(first, second)
     words = told.rpartition(" lay ")[2]
     wished = {} if words == "as copies" else {

@@ -247,7 +247,7 @@ step = w.assign(w.detach() - (x @ w).tanh().sum().gradient(w)[0])
 rows = Tensor.schedule_document(step)["kernels"]
 assert [row.get("transfer") for row in rows] == [
     None, "permute over data, 72000 bytes from each device: each has a part of the result, and "
-    "all need it", None], rows
+    "all need it; 36000 would be sent if it were needed cut", None], rows
 assert len(rows[2]["reads"]) == 3, rows
 # Nor does what needs none of it run later than it may: a sum that another one waits for goes first.
 x = Tensor(np.arange(48, dtype=np.float32).reshape(8, 6)).shard(mesh, data=0).realize()
