@@ -336,3 +336,41 @@ def test_constants_are_rounded_once(subject: Subject) -> None:
             for value in (1 + step / 2 + 2.0**-45, 1 + 1.5 * step - 2.0**-45,
                           -(1 + step / 2 + 2.0**-45), 3 * step / 7):
                 draft.add("copy", draft.add("constant", dtype=dtype, shape=[2], value=value))
+
+
+@verifies("statements.div.rounded")
+@verifies("statements.mod.sign")
+def test_operations_with_a_number_that_is_known(subject: Subject) -> None:
+    """On either side; of integers such as a shift or a mask might do, and such as they do not."""
+    random = np.random.default_rng(9)
+    for dtype in ("float32", "float64"):
+        with shown(subject) as draft:
+            x = given(draft, random.standard_normal(30) * 10, dtype)
+            for value in (3.0, 5.0, 10.0, 0.1, 0.625, 8.0):
+                known = draft.constant(draft.kinds[x], value)
+                for do in ("div", "mul", "sub"):
+                    draft.add(do, x, known)
+                    draft.add(do, known, x)
+    for dtype in ("int32", "uint8"):
+        with shown(subject) as draft:
+            x = given(draft, np.arange(-40, 41) * 3, dtype)
+            for value in (1, 2, 3, 8, 10, 127, *((-1, -2, -7) if dtype[0] == "i" else ())):
+                known = draft.constant(draft.kinds[x], value)
+                for do in ("floordiv", "mod", "mul", "and", "or", "less", "maximum"):
+                    draft.add(do, x, known)
+
+
+@verifies("statements.comparison.nan")
+@verifies("conventions.nan.propagate")
+def test_an_operand_that_stands_twice(subject: Subject) -> None:
+    """NaN differs from itself, and takes away no infinity; zeros and integers are as usual."""
+    for dtype, numbers in (*((each, [NAN, INF, -INF, 0.0, -0.0, 1.5, -2.0]) for each in FLOATS),
+                           ("int32", [0, 1, -1, 7, -(2**31), 2**31 - 1]), ("bool", [True, False])):
+        with shown(subject) as draft:
+            x = given(draft, numbers, dtype)
+            for do in (*protocol.COMPARISONS, "maximum", "minimum", *(
+                    ("and", "or", "xor") if dtype == "bool" else ("add", "sub", "mul")), *(
+                    ("div",) if dtype in FLOATS else ()), *(
+                    ("floordiv", "mod", "xor", "and") if dtype == "int32" else ())):
+                draft.add(do, x, x)
+            draft.add("where", draft.add("equal", x, x), x, draft.add("copy", x))
