@@ -235,7 +235,8 @@ class FamiliesAtAnyPrice(Edit):
     description = "a family has one plan, though it has more kernels than each by itself"
     first = "test_a_family_whose_plan_has_more_kernels_is_left"
     file = "impl/schedule/pipeline.py"
-    old, new = "if len(own.kernels) < len(plan.kernels):", "if not plan.kernels:"
+    old = "if len(own.kernels) < len(plan.kernels) and lock.changes == since:"
+    new = "if not plan.kernels:"
 
 
 class FirstPositionsForAll(Edit):

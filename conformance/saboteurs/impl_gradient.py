@@ -247,7 +247,7 @@ class WhatIsComputedBesidesIsForgotten(Edit):
     rule = "gradient.realized.keeps+2"
     description = "a tensor that is computed because others overwrite what it reads is a leaf"
     file = "impl/realize/run.py"
-    old, new = "holder.hold(leaf, True)", "holder.uop = leaf"
+    old, new = "holder.hold(node, leaf, True)", "holder.uop = leaf"
 
 
 class OnlyTensorsKeepTheWay(Edit):

@@ -27,7 +27,7 @@ OURS = re.compile(r"[a-z_]+-[0-9a-f]{40}\.entry|[0-9a-f]{64}\.[a-z]+|\.new-\w+")
 _HOUR = 3600.0
 
 _said: set[str] = set()
-_saying = free_after_fork(threading.Lock())
+_saying = free_after_fork(threading.RLock())
 
 
 def say_once(line: str) -> None:
@@ -93,7 +93,7 @@ class Store:
 
     def __init__(self, folder: Path, limit: int = 0) -> None:
         self.folder, self.limit = folder, limit
-        self.lock = free_after_fork(threading.Lock())
+        self.lock = free_after_fork(threading.RLock())
         self.unseen = 1 << 62  # bytes written since the folder was last looked through
 
     def get(self, kind: str, key: str) -> bytes | None:
@@ -214,7 +214,7 @@ class Stores:
     """The stores of this process, by folder; a private temporary one where none can be used."""
 
     def __init__(self) -> None:
-        self.lock = free_after_fork(threading.Lock())
+        self.lock = free_after_fork(threading.RLock())
         self.known: dict[str, Store] = {}
         self.temporary: Store | None = None
 

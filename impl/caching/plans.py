@@ -108,7 +108,7 @@ class PlanCache(Generic[PlanType]):
         self.short: dict[tuple[Any, ...], list[Any]] = {}  # the same, by short keys
         self.families = Families()
         self.uses = itertools.count()
-        self.lock = free_after_fork(threading.Lock())
+        self.lock = free_after_fork(threading.RLock())
         self.hits = self.misses = 0
 
     @property
@@ -155,9 +155,9 @@ class PlanCache(Generic[PlanType]):
             self.entries[key] = [plan, next(self.uses)]
             if len(self.entries) > self.capacity:  # r[impl caching.bound.kept]
                 # Several at once: whoever looks for the oldest looks at the whole table.
-                for old in heapq.nsmallest(self.capacity // _DROPPED + 1, self.entries,
+                for old in heapq.nsmallest(self.capacity // _DROPPED + 1, list(self.entries),
                                            key=lambda each: self.entries[each][1]):
-                    del self.entries[old]
+                    self.entries.pop(old, None)
                 self.short.clear()
 
     def clear(self) -> None:

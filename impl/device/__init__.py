@@ -73,7 +73,7 @@ class Counters:
             self.peak = self.allocated
 
 
-_counting = free_after_fork(threading.Lock())
+_counting = free_after_fork(threading.RLock())
 GlobalCounters = Counters()
 
 

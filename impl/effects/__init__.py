@@ -21,6 +21,7 @@ from impl.effects.versions import (
     advance,
     constant_of,
     forget_realized,
+    in_the_middle,
     is_lost,
     leaf_of,
     mark_realized,
@@ -31,6 +32,6 @@ from impl.effects.versions import (
 from impl.effects.writes import way, write
 
 __all__ = ["Buffer", "Effects", "Forgotten", "Holder", "Placeholder", "advance", "collect",
-           "constant_of", "forget_realized", "is_lost", "leaf_of", "living", "living_here", "lock",
-           "mark_realized", "new_buffer_node", "recall_realized", "register", "spoil",
-           "unrealized", "was_computed", "way", "write"]
+           "constant_of", "forget_realized", "in_the_middle", "is_lost", "leaf_of", "living",
+           "living_here", "lock", "mark_realized", "new_buffer_node", "recall_realized", "register",
+           "spoil", "unrealized", "was_computed", "way", "write"]

@@ -15,9 +15,9 @@ class Holder(Protocol):
     uop: UOp
     device: Place
 
-    def hold(self, leaf: UOp, unasked: bool = False) -> None:
-        """Hold the value from now on where it is in memory; `unasked`: for others it had to be
-        computed, so its expression is kept for gradients.
+    def hold(self, node: UOp, leaf: UOp, unasked: bool = False) -> None:
+        """Hold a value from now on where it is in memory, if it still is the value; `unasked`: for
+        others it had to be computed, so its expression is kept for gradients.
         """
 
 

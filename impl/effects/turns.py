@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class Turns:
@@ -24,6 +25,8 @@ class Turns:
             os.register_at_fork(before=self.mutex.acquire, after_in_parent=self.mutex.release,
                                 after_in_child=self.mutex.release)
         self.owner = 0  # the thread whose turn it is
+        self.running: list[Any] = []  # calls that overwrite memory now, one within another
+        self.changes = 0  # how often a run has changed what a graph reads, or what is in memory
         self.disturbed = False
         self.guest = 0  # how often a thread has entered in another one's turn; the mutex is its own
 

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 
 from impl.effects.buffers import Buffer, Placeholder, unreadable
+from impl.effects.turns import lock
 from impl.errors import GraphError
 from impl.ir import Ops, UOp, in_memory, living_nodes, note_realized, toposort
 
@@ -22,10 +23,21 @@ def leaf_of(node: UOp) -> UOp | None:
             raise GraphError("read", f"a run was interrupted, or failed, while it overwrote "
                              f"{leaf.arg[0]}: what is there is neither the old value nor the new",
                              "make the tensor anew, or give it another value with .replace()")
+        if lock.running:
+            raise in_the_middle(leaf.arg[0])
         # r[impl effects.version.overwritten]
         raise GraphError("read", f"version {leaf.arg[1]} of {leaf.arg[0]} was overwritten by "
                          f"version {leaf.arg[0].version}", "report this: a hazard was missed")
     return leaf
+
+
+def in_the_middle(buffer: Buffer) -> GraphError:
+    """What a run gets that is nested in another one, and in its way."""
+    return GraphError(
+        "realize", f"{buffer} is asked for in the middle of a run that overwrites or reads it, by "
+        "the handler of a signal or by a finalizer (`__del__`); nothing was done, and that run "
+        "goes on if this error is caught there",
+        "note there that it is wanted, and ask for it when the run is over")
 
 
 def constant_of(node: UOp) -> UOp | None:
@@ -43,6 +55,7 @@ _REPEATS = (Ops.EXPAND, Ops.RESHAPE)
 def mark_realized(node: UOp, leaf: UOp) -> None:
     """Remember that the value of `node` is in `leaf` now."""
     note_realized(node, leaf)
+    lock.changes += 1
     buffer: Buffer = leaf.arg[0]
     others = [r for r in buffer.nodes if r() is not None] if buffer.nodes else ()
     buffer.nodes = (*others, weakref.ref(node))
@@ -89,6 +102,7 @@ def advance(buffer: Buffer, versions: int) -> None:
     """
     if versions:
         buffer.version += versions
+        lock.changes += 1
         for reference in buffer.nodes:
             node = reference()
             if node is not None and node.realized is not None and node.realized.arg[0] is buffer:

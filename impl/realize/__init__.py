@@ -7,6 +7,7 @@ What `realize` does, in this order:
     run          the plan with the buffers of one call; its programs are compiled
     launching    the kernels of a run one by one: at once, or as the caller likes
     prepared     launching, in one place for all, and calls that are ready for it
+    nested       what a handler or a finalizer asks for in the middle of a run
     run          commit: nodes and tensors know where their values are
 
 The others:
@@ -25,11 +26,13 @@ from impl.realize.environment import Mode, environment, in_force
 from impl.realize.launching import ExecItem, items_of
 from impl.realize.layout import CallLayout
 from impl.realize.looping import run_loop
+from impl.realize.nested import Overtaken, is_nested
 from impl.realize.planning import Request, planned, planned_run, values_of
 from impl.realize.prepared import LaunchedCall, Made, Prepared, Segments, TaskSegment
 from impl.realize.run import (
     Run,
     commit,
+    copied,
     ensure_memory,
     part_from_others,
     poison,
@@ -49,9 +52,9 @@ from impl.realize.values import (
     seen,
 )
 
-__all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "Prepared", "Request",
-           "Run", "Segments", "TaskSegment", "adopt", "commit", "ensure_memory", "environment",
-           "in_force", "items_of", "lock", "measured", "part_from_others", "peek", "pieces",
-           "planned", "planned_run", "poison", "programs_of", "put_pieces", "read", "read_part",
-           "realize", "refuse_reading", "run_loop", "run_schedule", "schedule",
-           "schedule_document", "seen", "session", "values_of"]
+__all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "Overtaken", "Prepared",
+           "Request", "Run", "Segments", "TaskSegment", "adopt", "commit", "copied",
+           "ensure_memory", "environment", "in_force", "is_nested", "items_of", "lock", "measured",
+           "part_from_others", "peek", "pieces", "planned", "planned_run", "poison", "programs_of",
+           "put_pieces", "read", "read_part", "realize", "refuse_reading", "run_loop",
+           "run_schedule", "schedule", "schedule_document", "seen", "session", "values_of"]

@@ -20,10 +20,17 @@ from impl.realize.session import session
 
 def execute(run: Run, mode: Mode) -> None:
     """Run the kernels of a run in order, and commit it; print and poison if that is asked for."""
-    run.place_temporaries()
-    turns = _InTurn(run, mode)
-    # r[impl realize.failure.left+2]: a run that does not fit changes nothing
-    Prepared((), turns).run([*map(run.buffers.__getitem__, run.plan.touched)], None, turns)
+    try:
+        run.place_temporaries()
+        turns = _InTurn(run, mode)
+        prepared, given = Prepared((), turns), [*map(run.buffers.__getitem__, run.plan.touched)]
+        # r[impl realize.failure.left+2]: a run that does not fit changes nothing
+        if turns.written:
+            prepared.run_alone(given, turns)
+        else:
+            prepared.run(given, None, turns)
+    finally:
+        run.give_back()
 
 
 class _InTurn(LaunchedCall):
@@ -36,6 +43,7 @@ class _InTurn(LaunchedCall):
 
     def __init__(self, run: Run, mode: Mode) -> None:
         self.of, self.mode = run, mode
+        self.written = [run.buffers[number] for number in run.plan.written]
         self.programs = run.plan.programs or programs_of(run.plan, run.effects.nodes)
         self.watched = mode.watched or session.spans is not None
         self.beside: Stretch | None = None  # what runs now in the lanes of a mesh
@@ -148,7 +156,7 @@ class ExecItem:
         would have written cannot be read any more.
         """
         begun, item = time.perf_counter(), _Alone(self)
-        Prepared((), item).run((), None, item)
+        Prepared((), item).run_alone((), item)
         return time.perf_counter() - begun
 
 
@@ -158,7 +166,11 @@ class _Alone(LaunchedCall):
     unused = None
 
     def __init__(self, item: ExecItem) -> None:
-        self.item = item
+        self.item, self.written = item, item.writes
+
+    def touched(self) -> Iterable[Buffer]:
+        """What it works on: it looks for their memory itself."""
+        return self.item.bufs
 
     def run(self, memories: Sequence[Memory]) -> None:
         """Run it."""

@@ -190,6 +190,7 @@ class Repeated:
         self.made = [_nbytes(root) for root in parts.first]
         self.slots, self.rest = parts.slots, Body(parts.rest, place)
         self.held: dict[int, Memory] = {}
+        self.begun = False
 
     def _join(self, loop: LoopInfo, alignment: int) -> None:
         """Find the roots that are what iterations begin or end with."""
@@ -208,6 +209,7 @@ class Repeated:
 
     def begin(self, device: DeviceBackend, sources: Sequence[Memory | None]) -> None:
         """Take memory for its temporaries, and compute what all iterations read."""
+        self.begun = True
         if self.first is not None:
             made = [device.allocate(nbytes) for nbytes in self.made]
             self.first.begin()
@@ -222,7 +224,7 @@ class Repeated:
 
     def end(self) -> None:
         """Let go of all memory."""
-        self.held = {}
+        self.held, self.begun = {}, False
         for body in (self.first, self.rest):
             if body is not None:
                 body.end()
@@ -259,8 +261,8 @@ def body_of(loop: LoopInfo, number: int, place: Place) -> Repeated:
     known = _bodies.setdefault(loop.bodies[number], {})
     key = (loop.kind, loop.carries, loop.sequences, loop.outputs, place, settings.plan_text())
     found = known.get(key)
-    if found is None:
-        found = known[key] = Repeated(loop, number, place)
+    if found is None or found.begun:  # a nested run has memory of its own
+        found = known[key] = Repeated(loop, number, place)  # r[impl realize.nested.apart]
     return found
 
 

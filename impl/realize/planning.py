@@ -27,7 +27,7 @@ from impl.caching.rows import Rows
 from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
-from impl.effects import Effects, Holder, collect, forget_realized, leaf_of, unrealized
+from impl.effects import Effects, Holder, collect, forget_realized, leaf_of, lock, unrealized
 from impl.errors import VariableError
 from impl.gradient.nodes import device_of
 from impl.ir import Ops, UOp
@@ -53,6 +53,7 @@ class Request:
     mode: Mode = field(default_factory=in_force)
     shared: bool = False
     document: bool = False
+    since: int = field(default_factory=lambda: lock.changes)  # before anything was looked at
 
     started: float = field(init=False)         # choose: when, if that is shown
     waiting: list[UOp] = field(init=False)
@@ -161,9 +162,11 @@ def find_plan(request: Request) -> Request:
         mode.checked or mode.recorded or session.capturing.observers) and effects is request.effects
     found = environment(effects, mode)
     if shared and isinstance(effects, Described):
-        effects, request.plan, request.canonical, request.hit = shared_plan_for(effects, found)
+        effects, request.plan, request.canonical, request.hit = shared_plan_for(
+            effects, found, request.since)
     else:
-        request.plan, request.canonical, request.hit = plan_for(effects, found, mode.use_cache)
+        request.plan, request.canonical, request.hit = plan_for(
+            effects, found, mode.use_cache, request.since)
     request.program = effects
     return request
 
@@ -251,8 +254,21 @@ def planned_run(values: Sequence[UOp], mode: Mode | None = None,
     """
     if session.scheduled:
         session.run_scheduled()
-    request = planned(Request(values, mode or in_force(), shared))
+    for attempt in range(_ATTEMPTS):
+        request = Request(values, mode or in_force(), shared)
+        try:
+            request = planned(request)
+        except Exception:  # it may be of a graph that a nested run has changed under the passes
+            if request.since == lock.changes or attempt + 1 == _ATTEMPTS:
+                raise
+        else:
+            if not request.waiting or request.hit or request.since == lock.changes:
+                break
     return bound(request) if request.waiting else None
+
+
+#: How often values are planned, if nested runs come in between.
+_ATTEMPTS = 4
 
 
 def bound(request: Request) -> Run:
@@ -272,7 +288,9 @@ def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
         holder = holders[number]
         given = named(value, holder.device, default)
         if given is not value:
-            values[number] = holder.uop = given
+            values[number] = given
+            if holder.uop is value:
+                holder.uop = given
     return values
 
 
@@ -282,7 +300,7 @@ def hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
         if holder.uop is node:
             leaf = leaf_of(node)
             if leaf is not None:
-                holder.hold(leaf)
+                holder.hold(node, leaf)
 
 
 def _readers_first(request: Request, effects: Effects, error: VariableError) -> Effects:

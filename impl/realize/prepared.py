@@ -18,12 +18,13 @@ from impl.collectives import transferred
 from impl.custom import written_text
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import DType, dtypes
-from impl.effects import Buffer, spoil
+from impl.effects import Buffer, lock, spoil
 from impl.errors import DeviceError
 from impl.ir import UOp, line_of
 from impl.multi import Mesh, Transfer
 from impl.places import Place
 from impl.ranges import LoopTask, Task
+from impl.realize.nested import begin, refuse
 from impl.realize.run import ensure_memory, name_text, programs_of
 from impl.realize.session import session
 from impl.realize.watched import run_watched
@@ -236,7 +237,16 @@ class Segments:
 
 
 class LaunchedCall:
-    """What a call does besides launching, and what it answers for. Here it is nothing."""
+    """What a call does besides launching, and what it answers for. Here it is nothing.
+
+    `written` is what it overwrites of what was there before.
+    """
+
+    written: Sequence[Buffer] = ()
+
+    def touched(self) -> Iterable[Buffer]:
+        """What it works on besides the buffers that it is given."""
+        return ()
 
     def ready(self, filled: list[Buffer]) -> None:
         """All memory is there, that of the buffers which it fills too, and no kernel runs yet."""
@@ -265,6 +275,8 @@ class Prepared:
         what it fills, where that depends on the call.
         """
         memories, filled, unused = [], [], self.launch.unused
+        if lock.running and (call is None or lock.running[-1][0] is not call):
+            refuse(buffers)
         try:
             for buffer in buffers:
                 memories.append(buffer.memory or ensure_memory(buffer))
@@ -284,6 +296,23 @@ class Prepared:
             self._end_early(error, origin, call)
             raise
         return filled
+
+    def run_alone(self, buffers: Sequence[Buffer], call: LaunchedCall, since: int | None = None,
+                  made: Sequence[Made] | None = None) -> list[Buffer]:
+        """The same of a call that overwrites what was there before. `since` is what `lock.changes`
+        was before it was prepared, if it has to be the same.
+
+        Raises:
+            Overtaken: a nested run has changed something since then. It has not begun.
+        """
+        running, capturing = lock.running, session.capturing
+        outer, inlined = len(running), capturing.inlined
+        try:
+            begin(call, buffers, since)
+            return self.run(buffers, None, call, made)
+        finally:
+            del running[outer:]
+            capturing.inlined = inlined
 
     def _end_early(self, error: BaseException, origin: Any, call: LaunchedCall | None) -> None:
         """Let an error name the line that a kernel is from, and nobody read what it left."""

@@ -13,12 +13,13 @@ from impl.custom import written_text
 from impl.custom.texts import line_in_file, refused_line
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.device.lent import is_seen, lent
-from impl.effects import Buffer, Effects, advance, living, mark_realized
+from impl.effects import Buffer, Effects, advance, living, lock, mark_realized
 from impl.errors import CompileError, DeviceError, GraphError, TensorScheduleError
 from impl.ir import UOp, in_memory
 from impl.multi import Mesh, Sharding
 from impl.places import Place
 from impl.realize.environment import Mode, in_force
+from impl.realize.nested import is_nested, refuse
 from impl.realize.session import session
 from impl.schedule import Plan, kernel_line, kernel_origin
 
@@ -35,6 +36,16 @@ def ensure_memory(buffer: Buffer, mode: Mode | None = None) -> Memory:
         elif (mode or in_force()).poison:
             poison(memory)
     return memory
+
+
+def copied(buffer: Buffer) -> Buffer:
+    """A buffer with the same content; refused while a run overwrites it."""
+    if lock.running:
+        refuse([buffer])
+    copy = buffer.alike()
+    source, target = ensure_memory(buffer), ensure_memory(copy)
+    target.device.copy(target, source, buffer.nbytes)
+    return copy
 
 
 def part_from_others(buffers: Iterable[Buffer]) -> None:
@@ -57,7 +68,7 @@ class Run:
     """A plan bound to the buffers and values of one call."""
 
     __slots__ = ("plan", "canonical", "values", "effects", "asked", "lying", "begun", "buffers",
-                 "outputs", "_origins")
+                 "outputs", "_arenas", "_origins")
 
     def __init__(self, plan: Plan, canonical: Canonical, effects: Effects, asked: Sequence[UOp],
                  lying: Mapping[UOp, Sharding]) -> None:
@@ -65,6 +76,7 @@ class Run:
         self.effects = effects
         self.asked = asked  # the values of the results, as they were asked for: whole ones
         self.lying = lying  # how they lie on their mesh
+        self._arenas: dict[Place, Memory] = {}  # those of the session that it works in
         self._origins: list[Any] | None = None
         self.begun = 0  # how many kernels, in the plan's order, have been started
         given = canonical.buffers
@@ -78,7 +90,10 @@ class Run:
                 device, dtype, symbolic.actual(size, bound) if bound else size)
             if kept:
                 self.outputs.append(buffer)
-        if lent and plan.written:
+        if plan.written and is_nested():
+            for number in plan.written:  # r[impl realize.nested.apart]
+                self.buffers[number] = copied(self.buffers[number])
+        elif lent and plan.written:
             part_from_others(self.buffers[number] for number in plan.written)
 
     def place_temporaries(self, own_arena: bool = False,
@@ -91,11 +106,21 @@ class Run:
                        if (buffer := self.buffers[number]).memory is None and buffer not in keep]
             if not lacking:
                 continue
-            arena = _arena(device, planned.planned, own_arena)
+            arena = Device[device].allocate(planned.planned) if own_arena \
+                else _arena(device, planned.planned)
+            if not own_arena:
+                self._arenas[device] = arena
             for number in lacking:
                 # For all values of the variables: a replay may have greater ones.
                 self.buffers[number].memory = arena.part(planned.offsets[number],
                                                          self.plan.storages[number].nbytes)
+
+    def give_back(self) -> None:
+        """Let the next run have the arenas: this one is over."""
+        for device, arena in self._arenas.items():
+            known = session.arenas.pop(device, None)  # a nested run's
+            session.arenas[device] = arena if known is None or known.nbytes < arena.nbytes \
+                else known
 
     def sizes(self) -> dict[Buffer, symbolic.Size]:
         """The buffers whose size depends on variables, with their size in this call."""
@@ -146,11 +171,12 @@ class Run:
 _MESHES = 2
 
 
-def _arena(device: Place, nbytes: int, own: bool) -> Memory:
-    """Memory for the temporaries of one run; the same block serves run after run."""
-    if own:
-        return Device[device].allocate(nbytes)
-    arenas = session.arenas
+def _arena(device: Place, nbytes: int) -> Memory:
+    """Memory for the temporaries of one run; the same block serves run after run.
+
+    It is the run's alone until it gives it back: a nested run takes another one.
+    """
+    arenas = session.arenas  # r[impl realize.nested.apart]
     known = arenas.pop(device, None)
     if known is None or known.nbytes < nbytes:
         known = None  # it is let go before the other one is taken
@@ -158,7 +184,6 @@ def _arena(device: Place, nbytes: int, own: bool) -> Memory:
             for old in [place for place in arenas if isinstance(place, Mesh)][:1 - _MESHES]:
                 del arenas[old]
         known = Device[device].allocate(nbytes)
-    arenas[device] = known  # as the one that was used last
     if settings.get("POISON"):
         poison(known)
     return known
@@ -262,6 +287,7 @@ def commit(run: Run) -> None:
 def _let_go() -> None:
     """Let tensors whose value was computed for them hold it, and not its expression."""
     for holder in living():
-        leaf = in_memory(holder.uop)
+        node = holder.uop
+        leaf = in_memory(node)
         if leaf is not None:
-            holder.hold(leaf, True)  # r[impl realize.rescue.held+2]
+            holder.hold(node, leaf, True)  # r[impl realize.rescue.held+2]

@@ -108,7 +108,8 @@ class Session:
             item = self.scheduled[0]
             if not item.done:  # r[impl realize.schedule.once]
                 item.run()
-            self.scheduled.pop(0)
+            if self.scheduled and self.scheduled[0] is item:  # no nested run was quicker
+                self.scheduled.pop(0)
 
     def given_up(self, item: Scheduled) -> Iterator[Buffer]:
         """Nobody runs an item that failed, or one after it: what they write cannot be read."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from impl.caching import short_key
 from impl.collectives import MeshDevice
-from impl.device import Device, GlobalCounters
+from impl.device import Device, GlobalCounters, Memory
 from impl.device.lent import adopted, lent_elements
 from impl.dtypes import as_dtype
 from impl.effects import Buffer, Holder, Placeholder, leaf_of, lock, mark_realized
@@ -19,6 +19,7 @@ from impl.multi import Mesh
 from impl.places import Place
 from impl.realize.environment import Mode, in_force
 from impl.realize.launching import execute
+from impl.realize.nested import refuse
 from impl.realize.planning import hold, planned_run, values_of
 from impl.realize.prepared import prepare_kernel
 from impl.realize.run import ensure_memory
@@ -54,7 +55,9 @@ def _realize(holders: Sequence[Holder]) -> None:
             GlobalCounters.plan_hits += 1
             root = holders[0].uop
             (buffer,) = known.prepared.run(short[1], root.origin)
-            holders[0].uop = leaf = buffer.leaf(root.shape or ())
+            leaf = buffer.leaf(root.shape or ())
+            if holders[0].uop is root:
+                holders[0].uop = leaf
             mark_realized(root, leaf)
             return
     nodes = values_of(holders, mode)
@@ -103,9 +106,16 @@ def read(holder: Holder) -> np.ndarray:
         buffer: Buffer = leaf.arg[0]
         if buffer.nbytes == 0:
             return np.empty(0, buffer.dtype.numpy)
-        memory = ensure_memory(buffer)
+        memory = _memory_of(buffer)
         # r[impl realize.read.fresh]
         return memory.device.copy_out(memory, buffer.dtype, buffer.size)
+
+
+def _memory_of(buffer: Buffer) -> Memory:
+    """The memory of a buffer, to be read by the host; refused while a run overwrites it."""
+    if lock.running:
+        refuse([buffer])
+    return ensure_memory(buffer)
 
 
 def read_part(holder: Holder) -> np.ndarray | None:
@@ -126,7 +136,7 @@ def read_part(holder: Holder) -> np.ndarray | None:
         count = math.prod(node.shape or ())
         if count == 0:
             return np.empty(0, buffer.dtype.numpy)
-        memory = ensure_memory(buffer)
+        memory = _memory_of(buffer)
         # r[impl realize.part.direct]
         return memory.device.copy_out(memory, buffer.dtype, count, start * buffer.dtype.itemsize)
 
@@ -150,7 +160,7 @@ def seen(holder: Holder) -> np.ndarray | None:
                 or buffer.dtype.name != buffer.dtype.numpy.name \
                 or not Device[buffer.device].host_memory:
             return None
-        memory = ensure_memory(buffer)
+        memory = _memory_of(buffer)
         memory.device.synchronize()
         return lent_elements(memory, buffer.dtype, count, start * buffer.dtype.itemsize)
 
@@ -199,7 +209,7 @@ def pieces(holder: Holder) -> list[tuple[int, np.ndarray]]:
         leaf = leaf_of(holder.uop)
         assert leaf is not None
         buffer: Buffer = leaf.arg[0]
-        memory, device = ensure_memory(buffer), Device[buffer.device]
+        memory, device = _memory_of(buffer), Device[buffer.device]
         assert isinstance(device, MeshDevice)
         return [(number, member.device.copy_out(member, buffer.dtype, buffer.size))
                 for number, member in zip(device.numbers, memory.members, strict=True)]
@@ -224,7 +234,8 @@ def peek(holder: Holder) -> np.ndarray | None:
     with lock.mutex:  # in another thread's turn, too: who looks changes nothing that it would see
         leaf = in_memory(holder.uop)
         # r[impl tensor.print.nothing+3]: nor is what was overwritten an error here
-        if leaf is None or leaf.arg[1] != leaf.arg[0].version:
+        if leaf is None or leaf.arg[1] != leaf.arg[0].version \
+                or any(leaf.arg[0] in call.written for call, _ in lock.running):
             return None
         buffer: Buffer = leaf.arg[0]
         if buffer.nbytes == 0 or isinstance(buffer, Placeholder):

@@ -139,17 +139,23 @@ class TinyJit(Generic[Parameters, Returned]):
                         break
                     try:  # what calls it now, a signal, does not find it half launched
                         capturing.inlined = 1  # r[impl replay.call.interrupted]: it was 0
+                        since = lock.changes
                         found = hold(args, mode)
                         if found is None:
                             continue
                         if recording.plain:
                             return recording.run_again(found)
-                        returned = recording.run_with_states(found, args)
+                        returned = recording.run_with_states(since, found, args)
                         if returned:
                             return returned[0]
+                    except realize.Overtaken:  # by what such a signal has done
+                        break
                     finally:
                         capturing.inlined = 0
-        return self._in_full(args, kwargs, bool(mode.poison))
+        try:
+            return self._in_full(args, kwargs, bool(mode.poison))
+        except realize.Overtaken:  # again and again: handlers of signals work on its states
+            return self._trace(args, kwargs)
 
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:
         """Run, capture, replay or trace, when everything has to be looked at."""
@@ -188,9 +194,11 @@ class TinyJit(Generic[Parameters, Returned]):
         """Replay the first entry that fits."""
         mode, entries = realize.in_force(), self.entries
         for place, recording in enumerate(entries):
-            now = recording.located(arguments) if recording.fits(arguments, mode) else None
-            if now is not None:
-                returned = recording.run(arguments, now, poisoned)
+            if recording.fits(arguments, mode):
+                found = recording.replayed(arguments, poisoned)
+                if not found:
+                    continue
+                returned, = found
                 recording.uses += 1
                 self.found += 1
                 if place and self.entries is entries:

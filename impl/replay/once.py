@@ -20,7 +20,7 @@ from impl.replay.jit import TinyJit, captured_function
 from impl.replay.recording import Captured
 from impl.replay.results import buffer_and_shape
 from impl.replay.stand_ins import StandIns
-from impl.replay.states import States, copied
+from impl.replay.states import States
 from impl.symbolic import watching
 from impl.tensor import Tensor
 from impl.tensor.random import generator
@@ -134,7 +134,7 @@ def _take(capture: _Observer) -> tuple[list[_Was], list[_Was], dict[Buffer, Buff
             if holder.grad is not None and holder.grad.uop.op is Ops.BUFFER:
                 gradients.append((weakref.ref(holder), holder.grad.uop))
     buffers = dict.fromkeys(node.arg[0] for _, node in (*was, *gradients))
-    return was, gradients, {buffer: copied(buffer) for buffer in buffers}
+    return was, gradients, {buffer: realize.copied(buffer) for buffer in buffers}
 
 
 def _put_back(was: Sequence[_Was], gradients: Sequence[_Was],
@@ -148,7 +148,7 @@ def _put_back(was: Sequence[_Was], gradients: Sequence[_Was],
         if version == buffer.version and not buffer.spoiled:
             return node
         if buffer not in again:  # what shared memory does so again
-            again[buffer] = copied(copies[buffer])
+            again[buffer] = realize.copied(copies[buffer])
         return again[buffer].leaf(shape)
 
     old = {id(holder): node for reference, node in gradients

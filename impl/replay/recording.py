@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from impl import realize, symbolic
 from impl.collectives import Stretch
 from impl.device import Table
-from impl.effects import Buffer, advance, leaf_of
+from impl.effects import Buffer, advance, leaf_of, living, lock
 from impl.errors import ReplayError
 from impl.following.reads import Reads, compiled, in_short
 from impl.ir import UOp, leaf_node, note_late
@@ -26,11 +26,13 @@ from impl.replay.guards import Found, Hold, shortcut_of
 from impl.replay.history import Expressions, Standing
 from impl.replay.results import Leaf, filled, leaves_of, new_tensor, template_of
 from impl.replay.settled import Settled, may_settle, settle
-from impl.replay.states import Change, Source, States
+from impl.replay.states import Change, Source, States, catch_up
 from impl.tensor import Tensor
 from impl.tensor.parameters import note_dependent, realize_unasked
 from impl.tensor.random import generator
 
+#: How often a call looks for its states, if nested runs change them.
+_ATTEMPTS = 4
 _holding = Tensor._holding
 _RANDOM_KEY = "the key of the random numbers"
 
@@ -137,22 +139,41 @@ class Recording:
             return int(bind.src[1].arg) - self.random_start
         return _RANDOM_KEY if name.startswith("random-key#") else paths.get(bind)
 
-    def run(self, arguments: Arguments, now: dict[Buffer, Buffer], poisoned: bool = False) -> Any:
-        """Replay on new arguments, with what stands `now` where the capture read: prepare the call,
-        and launch it.
+    def replayed(self, arguments: Arguments, poisoned: bool = False) -> tuple[Any, ...]:
+        """Replay a call in which the guards hold: the result, or nothing if that would not be
+        right.
+
+        Raises:
+            Overtaken: again and again nested runs have changed what it looks for.
         """
-        given = [(arguments.roots[path], arguments.tensors[path].uop)
-                 for path in self.history.paths]
-        start = generator.counter
+        for attempt in range(_ATTEMPTS):
+            since = lock.changes
+            now = self.located(arguments)
+            if now is None:
+                return ()
+            try:
+                return self.run(since, arguments, now, poisoned),
+            except realize.Overtaken:  # perhaps by what had to be computed to find it
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+        return ()
+
+    def run(self, since: int, arguments: Arguments, now: dict[Buffer, Buffer],
+            poisoned: bool = False) -> Any:
+        """Replay on new arguments, with what stands `now` where the capture read: prepare the call,
+        and launch it. `since` is what `lock.changes` was before it was looked for.
+
+        Raises:
+            Overtaken: something was overwritten since then; nothing was done.
+        """
+        call = _Replay(self, arguments, now, poisoned)
         made = [Made.again(b, self._size(b, arguments)) for b in self.fresh] if self.sizes else None
-        outputs = self.prepared.run([now[b] for b, _ in self.given], None,
-                                    _Replay(self, arguments, now, poisoned), made)
-        standing = self._standing(now, given, start)
-        now.update(zip(self.fresh, outputs, strict=True))
-        self._change(now, arguments, standing)
-        if self.trusted:
-            self._find_shortcut(arguments, now, standing)
-        return filled(self.result, now, arguments, self.paths, standing)
+        given = [now[b] for b, _ in self.given]
+        if self.plain:
+            self.prepared.run(given, None, call, made)
+        else:
+            self.prepared.run_alone(given, call, since, made)
+        return call.result
 
     def _find_shortcut(self, arguments: Arguments, now: dict[Buffer, Buffer],
                        standing: Standing) -> None:
@@ -164,7 +185,10 @@ class Recording:
                                         self.history)
             return
         if self.settles:
-            self.settled = settle(self, now, standing)
+            try:
+                self.settled = settle(self, now, standing)
+            except (AttributeError, TypeError):  # a handler has just assigned to one
+                self.settled = None
         if not self.is_tried and not (self.variables or self.comparisons or self.sizes):
             self.is_tried = True  # nothing that it asks of changes from call to call
             self.shortcut = shortcut_of(arguments, read, None, self.reads, self.mode, self.history,
@@ -181,40 +205,42 @@ class Recording:
             states.append((leaf, buffer, buffer.version - sources[leaf.arg[0]].written))
         return self.history.standing(given, states, self.random_start, start)
 
-    def run_with_states(self, found: Found, given: Sequence[Any]) -> tuple[Any, ...]:
+    def run_with_states(self, since: int, found: Found, given: Sequence[Any]) -> tuple[Any, ...]:
         """Replay a call in which the guards hold, given its arguments, with states that are looked
         at now: the result, or nothing if they are not as they have to be.
         """
         if self.settled is not None and self.settled.holds():
-            return self._run_settled(self.settled, found),
+            return self._run_settled(since, self.settled, found),
         tensors = {f"[0][{place}]": each for place, each in enumerate(given)
                    if isinstance(each, Tensor)}
         arguments = Arguments(tensors, roots={path: each.uop for path, each in tensors.items()})
-        now = self.located(arguments)
-        if now is None:
-            return ()
-        self.shortcuts += 1
-        return self.run(arguments, now),
+        returned = self.replayed(arguments)
+        self.shortcuts += len(returned)
+        return returned
 
-    def _run_settled(self, states: Settled, found: Found) -> Any:
+    def _run_settled(self, since: int, states: Settled, found: Found) -> Any:
         """Replay a call in which the states are where they were, too."""
-        self.shortcuts += 1
         states.begin(found[1], found[2])
         try:
-            outputs = self.prepared.run(found[0], None, states)
-            standing, only = states.standing, self.only
-            if only >= 0:
-                return new_tensor(self.result, outputs[only], self.result.shape, standing)
-            now = {**states.now, **dict(zip(self.fresh, outputs, strict=True))}
-            return filled(self.result, now, None, self.paths, standing)
+            self.prepared.run_alone(found[0], states, since)
+            self.shortcuts += 1
+            return states.result
         finally:
             states.end()
+
+    def returned(self, states: Settled, outputs: Sequence[Buffer]) -> Any:
+        """What such a call returns, when its states have their new values."""
+        standing, only = states.standing, self.only
+        if only >= 0:
+            return new_tensor(self.result, outputs[only], self.result.shape, standing)
+        now = {**states.now, **dict(zip(self.fresh, outputs, strict=True))}
+        return filled(self.result, now, None, self.paths, standing)
 
     def run_again(self, found: Found) -> Any:
         """Replay a call in which the guards hold: nothing is left but to launch it."""
         given, dependent, standing = found
-        self.shortcuts += 1
         outputs = self.prepared.run(given)
+        self.shortcuts += 1
         result = self.result
         if self.only == 0 and len(outputs) == 1:  # most often
             buffer = outputs[0]
@@ -283,9 +309,23 @@ class Recording:
         if self.random_used:
             generator.reserve(self.random_used)  # r[impl replay.random.advances]
 
-    def _change(self, now: dict[Buffer, Buffer], arguments: Arguments,
-                standing: Standing) -> None:
+    def finish(self, call: _Replay, outputs: Sequence[Buffer]) -> Any:
+        """What follows when the kernels of a call have run: tensors have their new values, states
+        other versions. The result.
+        """
+        arguments, now = call.arguments, call.now
+        standing = self._standing(now, call.given, call.start)
+        now.update(zip(self.fresh, outputs, strict=True))
+        self._change(call, standing)
+        call.catch_up()
+        call.begun = False
+        if self.trusted:
+            self._find_shortcut(arguments, now, standing)
+        return filled(self.result, now, arguments, self.paths, standing)
+
+    def _change(self, call: _Replay, standing: Standing) -> None:
         """Give the tensors that the function changes their new values."""
+        arguments, now = call.arguments, call.now
         for change in self.states.changes:
             holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
                 else change.holder()
@@ -296,7 +336,11 @@ class Recording:
             if holder is not None and change.gradient:
                 holder.grad = Tensor(leaf)
             elif holder is not None:  # r[impl replay.state.eager]
-                holder.uop = leaf
+                before = call.seen[id(holder)]
+                if holder.uop is not before:
+                    catch_up([holder], {before: leaf})
+                else:
+                    holder.uop = leaf
         for cleared in self.cleared:
             holder = arguments.tensors[cleared] if isinstance(cleared, str) else cleared()
             if holder is not None:
@@ -390,21 +434,48 @@ class _Replay(realize.LaunchedCall):
     def __init__(self, recording: Recording, arguments: Arguments, now: dict[Buffer, Buffer],
                  poisoned: bool) -> None:
         self.recording, self.arguments, self.now = recording, arguments, now
-        self.poisoned, self.begun = poisoned, False
+        self.poisoned, self.begun, self.result = poisoned, False, None
+        self.written = [now[buffer] for buffer in recording.states.written]
+        self.given = [(arguments.roots[path], arguments.tensors[path].uop)
+                      for path in recording.history.paths]
+        self.start = generator.counter
+        self.seen: dict[int, UOp] = {}  # what the tensors held that it changes
+        self.old: list[weakref.ref[UOp]] = []  # leaves of what it overwrites
+
+    def touched(self) -> Iterable[Buffer]:
+        """All that the capture read, as it stands now."""
+        return self.now.values()
 
     def ready(self, filled: list[Buffer]) -> None:
         """Give the kernels what this call brings."""
+        recording, states = self.recording, self.recording.states
+        changed = [self.arguments.tensors[c.holder] if isinstance(c.holder, str) else c.holder()
+                   for c in states.changes]
+        self.seen = {id(holder): holder.uop for holder in changed if holder is not None}
+        if not states.lie(self.now):  # a handler has given one another value
+            raise realize.Overtaken
+        self.old = [each for buffer in self.written for each in buffer.leaves
+                    if (leaf := each()) is not None and leaf.arg[1] == buffer.version]
         if self.poisoned:
             realize.poison(*[output.memory for output in filled])
-        self.recording.set_up(self.now, self.arguments)
+        recording.set_up(self.now, self.arguments)
         self.begun = True
 
     def commit(self, filled: list[Buffer]) -> None:
-        """What was written has other versions now."""
+        """What was written has other versions now, and the tensors have other values."""
         states = self.recording.states
         for buffer in states.written:
             advance(self.now[buffer], states.sources[buffer].written)
+        self.result = self.recording.finish(self, filled)
+        states.copied.clear()
 
-    def overwritten(self) -> list[Buffer]:
+    def catch_up(self) -> None:
+        """Let what a handler wrote down of the states during the call mean their new values."""
+        self.seen, self.given = {}, []
+        old = [leaf for each in self.old if (leaf := each()) is not None]
+        if old:
+            catch_up(living(), {leaf: leaf.arg[0].leaf(leaf.arg[2]) for leaf in old})
+
+    def overwritten(self) -> Sequence[Buffer]:
         """The states that the function writes."""
-        return [self.now[buffer] for buffer in self.recording.states.written] if self.begun else []
+        return self.written if self.begun else []

@@ -7,17 +7,17 @@ else that a call in full would look for it knows from the call before.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from sys import getrefcount
 from typing import Any, NamedTuple, Protocol
 
 from impl import realize
 from impl.device.lent import is_seen, lent
-from impl.effects import Buffer
+from impl.effects import Buffer, living, lock
 from impl.ir import Ops, Shape, UOp, leaf_node, note_late
 from impl.replay.history import Expression, Expressions, Standing, Stood
 from impl.replay.results import leaves_of
-from impl.replay.states import GradientOf, Owner, States
+from impl.replay.states import GradientOf, Owner, States, catch_up
 from impl.symbolic import Size
 from impl.tensor import Tensor
 from impl.tensor.parameters import dependent_bits, is_held
@@ -45,6 +45,9 @@ class Recorded(Protocol):
 
     def set_values(self, variables: Mapping[str, UOp]) -> None:
         """Give the kernels the values of variables, and the random numbers that come now."""
+
+    def returned(self, states: Settled, outputs: Sequence[Buffer]) -> Any:
+        """What a call returns."""
 
 
 class _Slot:
@@ -91,6 +94,7 @@ class Settled(realize.LaunchedCall):
         states, tensors = recording.states, [holder() for holder in holders]
         self.recording, self.holders, self.begun = recording, holders, False
         self.tensors, self.standing = list[Any](), _NOTHING  # of the call that is under way
+        self.found, self.result = list[Any](), None  # what the tensors hold, and what it returns
         leaves = [tensor.uop for tensor in tensors if tensor is not None]
         self.buffers = [leaf.arg[0] for leaf in leaves]
         self.depending = [*map(is_held, leaves)]  # r[impl replay.arguments.depending]
@@ -131,7 +135,7 @@ class Settled(realize.LaunchedCall):
         try:
             self.tensors = [holder() for holder in self.holders]
             leaves, buffers = [tensor.uop for tensor in self.tensors], self.buffers
-            found = [leaf.arg for leaf in leaves]
+            found = self.found = [leaf.arg for leaf in leaves]
             if dependent_bits[0] and [*map(is_held, leaves)] != self.depending:
                 return False
             if lent and any(is_seen(buffer.memory) for buffer in self.written):
@@ -172,9 +176,11 @@ class Settled(realize.LaunchedCall):
     def commit(self, filled: list[Buffer]) -> None:
         """Give the tensors their new values."""
         buffers, tensors, standing = self.buffers, self.tensors, self.standing
+        old = [buffer.leaves for buffer in self.written]
         for buffer, gain in zip(self.written, self.gains, strict=True):
             buffer.version += gain
             buffer.leaves = buffer.nodes = ()  # nobody has the one that there was
+        lock.changes += 1
         bits, told = 0, standing.parts
         for place, output, shape, gradient, expression in self.changes:
             buffer = buffers[place] if output < 0 else filled[output]
@@ -185,8 +191,13 @@ class Settled(realize.LaunchedCall):
                 bits |= buffer.bit
             if gradient:
                 tensors[place].grad = Tensor._holding(leaf, buffer.device)
-            else:  # r[impl replay.state.eager]
+            elif tensors[place].uop.arg is self.found[place]:  # r[impl replay.state.eager]
                 tensors[place].uop = leaf
+            else:
+                before = leaf_node(buffer.dtype, self.found[place])
+                catch_up([tensors[place]], {before: leaf})
+        if any([each() is not None for leaves in old for each in leaves]):
+            self._catch_up(old)
         if standing.dependent:
             dependent_bits[0] |= bits
         for cleared in self.recording.cleared:
@@ -197,12 +208,23 @@ class Settled(realize.LaunchedCall):
             for place, output in self.moves:
                 buffers[place] = filled[output]
             self._note_moved()
+        self.begun = False
+        self.result = self.recording.returned(self, filled)
+
+    def touched(self) -> Iterable[Buffer]:
+        """Where the states lie."""
+        return self.now.values()
+
+    def _catch_up(self, old: Sequence[Sequence[weakref.ref[UOp]]]) -> None:
+        """Let what a handler wrote down of the states during the call mean their new values."""
+        leaves = [leaf for each in old for one in each if (leaf := one()) is not None]
+        catch_up(living(), {leaf: leaf.arg[0].leaf(leaf.arg[2]) for leaf in leaves})
 
     def end(self) -> None:
         """Let go of what the call has brought."""
-        self.tensors, self.standing = [], _NOTHING
+        self.tensors, self.found, self.standing, self.result = [], [], _NOTHING, None
 
-    def overwritten(self) -> list[Buffer]:
+    def overwritten(self) -> Sequence[Buffer]:
         """The states whose memory the function writes."""
         return self.written if self.begun else []
 

@@ -9,13 +9,13 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from impl import realize
 from impl.effects import Buffer, leaf_of
 from impl.following.reads import Reads
 from impl.gradient import expression_of
 from impl.ir import note_late
 from impl.replay.arguments import Arguments, take_apart
 from impl.replay.results import mapped
-from impl.replay.states import copied
 from impl.tensor import Tensor
 from impl.tensor.parameters import note_dependent, realize_unasked
 
@@ -116,7 +116,7 @@ def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
         assert leaf is not None
         buffer = leaf.arg[0]
         if buffer not in copies:
-            copies[buffer] = copied(buffer)
+            copies[buffer] = realize.copied(buffer)
         stand_in = Tensor(copies[buffer].leaf(leaf.arg[2]))
         stand_in.grad = tensor.grad
         if tensor._parameter is not None:  # r[impl replay.arguments.form]: also if it is not wanted

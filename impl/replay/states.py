@@ -4,14 +4,14 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from impl import realize
 from impl.device.lent import lent
-from impl.effects import Buffer, is_lost, leaf_of, living
+from impl.effects import Buffer, Holder, is_lost, leaf_of, living
 from impl.errors import ReplayError
-from impl.ir import Shape, UOp, toposort
+from impl.ir import Ops, Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of
 from impl.replay.history import Expression
 from impl.tensor import Tensor
@@ -69,6 +69,7 @@ class States:
         self.name, self.sources, self.changes = name, sources, changes
         self.own = {b: source for b, source in sources.items() if source.path is None}
         self.written = [b for b, source in sources.items() if source.written]
+        self.copied: dict[Buffer, Buffer] = {}  # what a call works on in place of whose memory
 
     def owners(self) -> list[tuple[Owner, Tensor]]:
         """Whoever holds what is read, besides arguments, and lives."""
@@ -124,6 +125,16 @@ class States:
                               "so the function would use another one now", "call .reset()")
         return buffer
 
+    def lie(self, now: Mapping[Buffer, Buffer]) -> bool:
+        """Whether the states still lie where they were found, or what lies there is a copy."""
+        for buffer, owner in self.owned():
+            leaf = owner.uop
+            if leaf.op is not Ops.BUFFER or leaf.arg[1] != leaf.arg[0].version \
+                    or leaf.arg[0] is not now[buffer] \
+                    and leaf.arg[0] is not self.copied.get(now[buffer]):
+                return False
+        return True
+
     def part(self, tensors: dict[str, Tensor], used: set[Buffer]) -> None:
         """Give an argument that shares memory with a state, but is another tensor, its own.
 
@@ -142,6 +153,7 @@ class States:
 
     def protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
         """Before memory is overwritten: whoever still means the old value gets it."""
+        self.copied.clear()
         written = {now[b] for b in self.written}
         mine = {id(arguments.tensors[c.holder] if isinstance(c.holder, str) else c.holder())
                 for c in self.changes}
@@ -157,12 +169,15 @@ class States:
                      for u in toposort((holder.uop,), lambda u: leaf_of(u) is None)):
                 pending.append(holder)
         realize_unasked(pending)  # r[impl replay.readers.kept]
-        if lent:
+        if realize.is_nested():  # r[impl realize.nested.apart]
+            kept = written
+        elif lent:
             realize.part_from_others(written)
         for buffer in sorted(kept, key=lambda b: b.number):
             for captured, current in now.items():
                 if current is buffer:
-                    now[captured] = copied(current)
+                    now[captured] = copy = realize.copied(current)
+                    self.copied[copy] = current
 
     def has_owners(self) -> bool:
         """Whether the tensors that the function reads are still there, or their gradients are."""
@@ -237,12 +252,28 @@ class States:
         return True
 
 
-def copied(buffer: Buffer) -> Buffer:
-    """A buffer with the same content."""
-    copy = buffer.alike()
-    source, target = realize.ensure_memory(buffer), realize.ensure_memory(copy)
-    target.device.copy(target, source, buffer.nbytes)
-    return copy
+def catch_up(holders: Iterable[Holder], leaves: Mapping[UOp, UOp]) -> None:
+    """Let holders that have an expression of some leaves, and no value, have it of others.
+
+    What the handler of a signal, or another thread, wrote down in the middle of a call is of the
+    values before it. That is as if it came after the call.
+    """
+    # r[impl realize.nested.later]
+    for holder in holders:
+        value, behind = None, True
+        while behind and value is not holder.uop:
+            value = holder.uop
+            nodes = () if value.op is Ops.BUFFER else toposort((value,), _is_open)
+            behind = any(node in leaves for node in nodes)
+            if behind:
+                computed = {node: node for node in nodes if not _is_open(node)}
+                other = value.substitute({**computed, **leaves})
+                if holder.uop is value:  # no other handler has assigned to it
+                    holder.uop = value = other
+
+
+def _is_open(node: UOp) -> bool:
+    return node.op is not Ops.BUFFER and node.realized is None
 
 
 def own_memory(tensor: Tensor, copies: dict[Buffer, Buffer]) -> None:
@@ -252,5 +283,5 @@ def own_memory(tensor: Tensor, copies: dict[Buffer, Buffer]) -> None:
         assert leaf is not None
         buffer = leaf.arg[0]
         if buffer not in copies:
-            copies[buffer] = copied(buffer)
+            copies[buffer] = realize.copied(buffer)
         tensor.uop = copies[buffer].leaf(leaf.arg[2])

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from impl import settings
 from impl.caching import Canonical, Described, PlanCache, canonicalize, for_all_sizes
-from impl.effects import Effects
+from impl.effects import Effects, lock
 from impl.schedule.checks import check
 from impl.schedule.draft import Draft
 from impl.schedule.passes import PASSES
@@ -58,22 +58,26 @@ def _written(draft: Draft) -> dict[int, int]:
     return gains
 
 
-def plan_for(effects: Effects, environment: Environment,
-             use_cache: bool = True) -> tuple[Plan, Canonical, bool]:
-    """The plan for some effects, from the cache if it is there; and whether it was."""
+def plan_for(effects: Effects, environment: Environment, use_cache: bool = True,
+             since: int | None = None) -> tuple[Plan, Canonical, bool]:
+    """The plan for some effects, from the cache if it is there; and whether it was.
+
+    `since` is what `lock.changes` was before they were collected. If that has changed in between,
+    the plan may be one of another graph, and is not kept.
+    """
     canonical = canonicalize(effects, environment.device_key)
     found = schedule_cache.get(canonical.key) if use_cache else None
     if found is not None:
         return found, canonical, True
     with collector_at_rest():
         plan = make_plan(effects, canonical, environment)
-    if use_cache:
+    if use_cache and since in (None, lock.changes):  # r[impl realize.nested.apart]
         schedule_cache.put(canonical.key, plan)
     return plan, canonical, False  # r[impl caching.hit.said]
 
 
-def shared_plan_for(effects: Described,
-                    environment: Environment) -> tuple[Effects, Plan, Canonical, bool]:
+def shared_plan_for(effects: Described, environment: Environment,
+                    since: int) -> tuple[Effects, Plan, Canonical, bool]:
     """`plan_for`, where the plan may be one for programs that differ in positions and numbers;
     then the effects have variables there.
 
@@ -85,12 +89,13 @@ def shared_plan_for(effects: Described,
         return effects, found, canonical, True
     general = schedule_cache.families.general(effects, canonical.key)
     if general is None:
-        return effects, *plan_for(effects, environment)
-    plan, key, hit = plan_for(general, environment)
+        return effects, *plan_for(effects, environment, since=since)
+    plan, key, hit = plan_for(general, environment, since=since)
     if not hit:  # the first of the family that would run it
         with collector_at_rest():
             own = make_plan(effects, canonical, environment)
-        if len(own.kernels) < len(plan.kernels):  # r[impl caching.family.shared+2]
+        # r[impl caching.family.shared+2]
+        if len(own.kernels) < len(plan.kernels) and lock.changes == since:
             schedule_cache.families.leave(canonical.key)
             schedule_cache.put(canonical.key, own)
             return effects, own, canonical, False

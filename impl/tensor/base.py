@@ -331,21 +331,24 @@ class TensorBase(metaclass=Named):
                 tensor._tell()
         return self
 
-    def hold(self, leaf: UOp, unasked: bool = False) -> None:
-        """Hold the value from now on where it is in memory; gradients flow to what it was.
+    def hold(self, node: UOp, leaf: UOp, unasked: bool = False) -> None:
+        """Hold the value from now on where it is in memory; gradients flow to what it was. If the
+        handler of a signal has assigned to the tensor, the value is another one, and stays.
 
         What is computed `unasked`, since others wait for it, keeps its expression in any case.
 
         If a node only gives another name to what is in memory, the name stays where a gradient
         needs it.
         """
-        node = self.uop
+        if self.uop is not node:
+            return
         if self._history is not node:
             self._remember(unasked)
         value = nodes.named_value(node)
         if value is node or self._history is not node and (
                 node.tag is not None or in_memory(value) is not leaf):
-            self.uop = leaf
+            if self.uop is node:  # r[impl realize.nested.later]
+                self.uop = leaf
         else:
             self._history = None
         if self._history is not None:
