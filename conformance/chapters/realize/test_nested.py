@@ -110,15 +110,15 @@ def test_a_handler_that_assigns(jit: bool) -> None:
             else:
                 states.w.realize(states.v)
 
-        for place in places(3 if jit else 23):
+        for turn, place in enumerate(places(3 if jit else 23), 1):
+            for _ in range(2 * jit):  # the states are where a replay has left them
+                states.run()
             if not jit:
                 states.body(states.one)
-            before = states.expected()[1]
             if not interrupted(run, place, add):
                 break
-            w, v = states.values()
-            assert (w, v) == (states.expected()[0], before + states.steps + 100), place
-            states.v.assign(states.v - 100).realize()
+            w, v = states.expected()
+            assert states.values() == (w, v + 100 * turn), place
 
 
 @verifies("realize.nested.apart")
