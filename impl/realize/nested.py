@@ -22,7 +22,7 @@ class Overtaken(Exception):
     """A nested run has changed what a replay had looked at: it looks again."""
 
 
-class Writer(Protocol):
+class Overwriting(Protocol):
     """A call that overwrites what was there before."""
 
     written: Sequence[Buffer]
@@ -31,7 +31,7 @@ class Writer(Protocol):
         """What it works on besides the buffers that it is given."""
 
 
-def begin(call: Writer, given: Sequence[Buffer], since: int | None) -> None:
+def begin(call: Overwriting, given: Sequence[Buffer], since: int | None) -> None:
     """Begin a run that overwrites memory; nothing may have changed `since` it was planned.
 
     Who calls it takes it out of `lock.running` in the end.
