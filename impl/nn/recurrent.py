@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from impl.errors import ShapeError
 from impl.nn.linear import uniform_weights
 from impl.nn.module import Module, sizes
-from impl.nn.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from impl.nn.rnn import PackedSequence
 from impl.tensor import Tensor
 from impl.transforms import scan
 
@@ -184,7 +184,7 @@ class RNN(Module):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         if isinstance(input, PackedSequence):
-            return self._of_packed(input, hx)
+            return input.through(self, hx)
         single = input.ndim == 2
         if single:
             x, hx = input.unsqueeze(1), _batched(hx)
@@ -196,14 +196,6 @@ class RNN(Module):
         elif self.batch_first:
             x = x.transpose(0, 1)
         return x, last[0] if self._states == 1 else last
-
-    def _of_packed(self, packed: PackedSequence, hx: Any) -> Any:
-        """Sequences of different lengths, which `pack_padded_sequence` has put together."""
-        x, lengths = pad_packed_sequence(packed)
-        there = (Tensor.arange(x.shape[0], device=x.device).unsqueeze(1) < lengths).unsqueeze(2)
-        x, last = self._all(x, self._first(x, hx), there)
-        again = pack_padded_sequence(x, lengths, enforce_sorted=False)
-        return again, last[0] if self._states == 1 else last
 
     def _all(self, x: Tensor, first: _State,
              there: Tensor | None = None) -> tuple[Tensor, _State]:

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from impl.dtypes import dtypes
 from impl.errors import ArgumentError, ShapeError
 from impl.nn.names import publish
 from impl.tensor import Tensor
@@ -75,6 +75,14 @@ class PackedSequence(NamedTuple):
         """The elements elsewhere, or in another dtype."""
         return self._replace(data=self.data.to(*given, **named))
 
+    def through(self, layer: Any, states: Any) -> tuple[PackedSequence, Any]:
+        """What a recurrent layer makes of it: the outputs, packed as this is, and last states."""
+        x, lengths = pad_packed_sequence(self)
+        there = (Tensor.arange(x.shape[0], device=x.device).unsqueeze(1) < lengths).unsqueeze(2)
+        x, last = layer._all(x, layer._first(x, states), there)
+        again = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return again, last[0] if layer._states == 1 else last
+
 
 def _numbers(lengths: Any) -> list[int]:
     return [int(one) for one in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
@@ -88,7 +96,8 @@ def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False,
         ShapeError: a length is not possible, or there is not one for each sequence.
         ArgumentError: they are to be sorted, the longest first, and are not.
     """
-    rows, sizes = input if batch_first else input.transpose(0, 1), _numbers(lengths)
+    rows = input if batch_first else input.transpose(0, 1)
+    sizes = _numbers(lengths)
     if len(sizes) != rows.shape[0] or any(not 0 < one <= rows.shape[1] for one in sizes):
         raise ShapeError("pack_padded_sequence", f"lengths {sizes} of sequences in a tensor of "
                          f"shape {input.shape}", "give a length from 1 on for each sequence")
@@ -99,12 +108,11 @@ def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False,
     counts = [sum(one > place for one in sizes) for place in range(max(sizes))]
     flat = [order[number] * rows.shape[1] + place
             for place, count in enumerate(counts) for number in range(count)]
-    data = rows.reshape(rows.shape[0] * rows.shape[1], *rows.shape[2:])[
-        Tensor(np.array(flat, np.int32), rows.device)]
-    back = np.argsort(order).astype(np.int64)
-    return PackedSequence(data, Tensor(np.array(counts, np.int64)),
+    data = rows.flatten(0, 1)[Tensor(flat, rows.device, dtypes.int32)]
+    back = [place for _, place in sorted(zip(order, range(len(order)), strict=True))]
+    return PackedSequence(data, Tensor(counts, dtype=dtypes.int64),
                           *((None, None) if enforce_sorted else
-                            (Tensor(np.array(order, np.int64)), Tensor(back))))
+                            (Tensor(order, dtype=dtypes.int64), Tensor(back, dtype=dtypes.int64))))
 
 
 def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False,
@@ -117,20 +125,18 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False,
     if wanted < longest:
         raise ShapeError("pad_packed_sequence", f"total_length {wanted}, the longest sequence "
                          f"has {longest}", "give that or more")
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    table = np.full((batch, wanted), -1, np.int32)
-    for place, count in enumerate(counts):
-        table[:count, place] = starts[place] + np.arange(count)
-    lengths = (table >= 0).sum(1)
-    if sequence.unsorted_indices is not None:
-        back = _numbers(sequence.unsorted_indices)
-        table, lengths = table[back], lengths[back]
-    table = table if batch_first else table.T
+    # Lists, in which nothing is assigned to: a capture of a layer follows this.
+    starts = [0, *accumulate(counts)]
+    order = range(batch) if sequence.unsorted_indices is None \
+        else _numbers(sequence.unsorted_indices)
+    table = [[starts[place] + row if place < longest and row < counts[place] else -1
+              for place in range(wanted)] for row in order]
+    lengths = [sum(row < count for count in counts) for row in order]
+    places = Tensor(table, sequence.data.device, dtypes.int32)
+    places = places if batch_first else places.transpose(0, 1)
     data = sequence.data
-    places = Tensor(np.ascontiguousarray(table), data.device)
-    rows = data[places.maximum(0)]
-    known = (places >= 0).reshape(*table.shape, *(1,) * (data.ndim - 1))
-    return known.where(rows, padding_value), Tensor(lengths.astype(np.int64))
+    known = (places >= 0).reshape(*places.shape, *(1,) * (data.ndim - 1))
+    return known.where(data[places.maximum(0)], padding_value), Tensor(lengths, dtype=dtypes.int64)
 
 
 def pack_sequence(sequences: Iterable[Tensor], enforce_sorted: bool = True) -> PackedSequence:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from impl import Tensor, nn
+from impl import Context, Tensor, TinyJit, nn
 
 random = np.random.default_rng(7)
 
@@ -345,3 +345,22 @@ def test_functions_have_the_order_of_pytorch() -> None:
                        x.conv2d(kernel, stride=2, padding=1).numpy(), atol=1e-5)
     assert functional.gelu(x).shape == x.shape
     assert functional.max_pool2d(x, 3, 2, 1).tolist() == x.max_pool2d(3, 2, padding=1).tolist()
+
+
+@pytest.mark.parametrize(("layer", "arguments", "shape"), [
+    ("LSTM", (4, 4), (3, 2, 4)), ("GRU", (4, 4), (3, 2, 4)), ("RNN", (4, 4), (3, 2, 4)),
+    ("Linear", (4, 4), (2, 4)), ("Conv2d", (1, 1, 2), (1, 1, 3, 3)), ("LayerNorm", (4,), (2, 4)),
+    ("BatchNorm1d", (4,), (2, 4)), ("TransformerEncoderLayer", (4, 2, 4, 0.0), (2, 3, 4))])
+def test_captured_layers_are_replayed(layer: str, arguments: Any, shape: tuple[int, ...]) -> None:
+    """Nothing in a layer is beyond what a capture can follow."""
+    with Context(DEVICE="REFERENCE"):
+        made, x = getattr(nn, layer)(*arguments), Tensor(drawn(*shape)).realize()
+
+        def first() -> Tensor:
+            found = made(x)
+            return found[0] if isinstance(found, tuple) else found
+
+        step = TinyJit(first)
+        for _ in range(4):
+            step()
+        assert step.replays >= 2, step.explain()
