@@ -17,6 +17,9 @@ from typing import Protocol
 from impl.effects import Buffer, in_the_middle, lock
 from impl.realize.session import session
 
+#: How often something is planned, or looked for, if nested runs come in between.
+NESTED_ATTEMPTS = 4
+
 
 class Overtaken(Exception):
     """A nested run has changed what a replay had looked at: it looks again."""
@@ -48,8 +51,8 @@ def begin(call: Overwriting, given: Sequence[Buffer], since: int | None) -> None
         raise Overtaken
 
 
-#: What works on expressions that no tensor may hold, or on memory; whoever calls functions of the
-#: user's holds tensors there.
+#: What works on expressions that no tensor may hold, or on memory. Where it calls functions of the
+#: user's, as `apply_` does, runs there work on copies too, though nothing is half done.
 _HALF_DONE = ("impl.tensor", "impl.ir", "impl.effects", "impl.realize", "impl.schedule",
               "impl.caching", "impl.gradient", "impl.replay.recording", "impl.replay.settled",
               "impl.replay.states")

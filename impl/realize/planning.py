@@ -28,13 +28,14 @@ from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
 from impl.effects import Effects, Holder, collect, forget_realized, leaf_of, lock, unrealized
-from impl.errors import VariableError
+from impl.errors import GraphError, VariableError
 from impl.gradient.nodes import device_of
 from impl.ir import Ops, UOp
 from impl.multi import Mesh, Sharding, divided, is_spread, meshes
 from impl.places import is_free, named
 from impl.realize.environment import Mode, environment, in_force
 from impl.realize.launching import execute
+from impl.realize.nested import NESTED_ATTEMPTS
 from impl.realize.run import Run
 from impl.realize.session import session
 from impl.rewrite import verify
@@ -254,21 +255,20 @@ def planned_run(values: Sequence[UOp], mode: Mode | None = None,
     """
     if session.scheduled:
         session.run_scheduled()
-    for attempt in range(_ATTEMPTS):
+    for _ in range(NESTED_ATTEMPTS):
         request = Request(values, mode or in_force(), shared)
         try:
             request = planned(request)
         except Exception:  # it may be of a graph that a nested run has changed under the passes
-            if request.since == lock.changes or attempt + 1 == _ATTEMPTS:
+            if request.since == lock.changes:
                 raise
-        else:
-            if not request.waiting or request.hit or request.since == lock.changes:
-                break
-    return bound(request) if request.waiting else None
-
-
-#: How often values are planned, if nested runs come in between.
-_ATTEMPTS = 4
+            continue
+        # A plan that was known is right for all graphs with its key: that of the graph as it was.
+        if not request.waiting or request.hit or request.since == lock.changes:
+            return bound(request) if request.waiting else None
+    raise GraphError("realize", "handlers of signals, or finalizers, compute tensors again and "
+                     "again while it is planned", "let them note what is to be done, and do it "
+                     "when this is over")
 
 
 def bound(request: Request) -> Run:

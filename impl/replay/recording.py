@@ -9,7 +9,7 @@ from typing import Any
 from impl import realize, symbolic
 from impl.collectives import Stretch
 from impl.device import Table
-from impl.effects import Buffer, advance, leaf_of, living, lock
+from impl.effects import Buffer, advance, leaf_of, lock
 from impl.errors import ReplayError
 from impl.following.reads import Reads, compiled, in_short
 from impl.ir import UOp, leaf_node, note_late
@@ -26,13 +26,11 @@ from impl.replay.guards import Found, Hold, shortcut_of
 from impl.replay.history import Expressions, Standing
 from impl.replay.results import Leaf, filled, leaves_of, new_tensor, template_of
 from impl.replay.settled import Settled, may_settle, settle
-from impl.replay.states import Change, Source, States, catch_up
+from impl.replay.states import Change, Source, States, catch_up, catch_up_written
 from impl.tensor import Tensor
 from impl.tensor.parameters import note_dependent, realize_unasked
 from impl.tensor.random import generator
 
-#: How often a call looks for its states, if nested runs change them.
-_ATTEMPTS = 4
 _holding = Tensor._holding
 _RANDOM_KEY = "the key of the random numbers"
 
@@ -146,7 +144,7 @@ class Recording:
         Raises:
             Overtaken: again and again nested runs have changed what it looks for.
         """
-        for attempt in range(_ATTEMPTS):
+        for _ in range(realize.NESTED_ATTEMPTS):
             since = lock.changes
             now = self.located(arguments)
             if now is None:
@@ -154,9 +152,8 @@ class Recording:
             try:
                 return self.run(since, arguments, now, poisoned),
             except realize.Overtaken:  # perhaps by what had to be computed to find it
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-        return ()
+                continue
+        raise realize.Overtaken
 
     def run(self, since: int, arguments: Arguments, now: dict[Buffer, Buffer],
             poisoned: bool = False) -> Any:
@@ -317,8 +314,8 @@ class Recording:
         standing = self._standing(now, call.given, call.start)
         now.update(zip(self.fresh, outputs, strict=True))
         self._change(call, standing)
-        call.catch_up()
-        call.begun = False
+        call.seen, call.given, call.begun = {}, [], False  # they hold leaves of before
+        catch_up_written(call.old)
         if self.trusted:
             self._find_shortcut(arguments, now, standing)
         return filled(self.result, now, arguments, self.paths, standing)
@@ -468,13 +465,6 @@ class _Replay(realize.LaunchedCall):
             advance(self.now[buffer], states.sources[buffer].written)
         self.result = self.recording.finish(self, filled)
         states.copied.clear()
-
-    def catch_up(self) -> None:
-        """Let what a handler wrote down of the states during the call mean their new values."""
-        self.seen, self.given = {}, []
-        old = [leaf for each in self.old if (leaf := each()) is not None]
-        if old:
-            catch_up(living(), {leaf: leaf.arg[0].leaf(leaf.arg[2]) for leaf in old})
 
     def overwritten(self) -> Sequence[Buffer]:
         """The states that the function writes."""

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Protocol
 
 from impl import realize
 from impl.device.lent import is_seen, lent
-from impl.effects import Buffer, living, lock
+from impl.effects import Buffer, lock
 from impl.ir import Ops, Shape, UOp, leaf_node, note_late
 from impl.replay.history import Expression, Expressions, Standing, Stood
 from impl.replay.results import leaves_of
-from impl.replay.states import GradientOf, Owner, States, catch_up
+from impl.replay.states import GradientOf, Owner, States, catch_up, catch_up_written
 from impl.symbolic import Size
 from impl.tensor import Tensor
 from impl.tensor.parameters import dependent_bits, is_held
@@ -197,7 +197,7 @@ class Settled(realize.LaunchedCall):
                 before = leaf_node(buffer.dtype, self.found[place])
                 catch_up([tensors[place]], {before: leaf})
         if any([each() is not None for leaves in old for each in leaves]):
-            self._catch_up(old)
+            catch_up_written([each for leaves in old for each in leaves])
         if standing.dependent:
             dependent_bits[0] |= bits
         for cleared in self.recording.cleared:
@@ -214,11 +214,6 @@ class Settled(realize.LaunchedCall):
     def touched(self) -> Iterable[Buffer]:
         """Where the states lie."""
         return self.now.values()
-
-    def _catch_up(self, old: Sequence[Sequence[weakref.ref[UOp]]]) -> None:
-        """Let what a handler wrote down of the states during the call mean their new values."""
-        leaves = [leaf for each in old for one in each if (leaf := one()) is not None]
-        catch_up(living(), {leaf: leaf.arg[0].leaf(leaf.arg[2]) for leaf in leaves})
 
     def end(self) -> None:
         """Let go of what the call has brought."""

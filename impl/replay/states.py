@@ -272,6 +272,13 @@ def catch_up(holders: Iterable[Holder], leaves: Mapping[UOp, UOp]) -> None:
                     holder.uop = value = other
 
 
+def catch_up_written(old: Iterable[weakref.ref[UOp]]) -> None:
+    """The same of all tensors and the leaves of what was overwritten, where anybody has one."""
+    leaves = [leaf for each in old if (leaf := each()) is not None]
+    if leaves:
+        catch_up(living(), {leaf: leaf.arg[0].leaf(leaf.arg[2]) for leaf in leaves})
+
+
 def _is_open(node: UOp) -> bool:
     return node.op is not Ops.BUFFER and node.realized is None
 

@@ -135,14 +135,17 @@ def test_a_handler_that_writes_what_is_read() -> None:
         def overwrite() -> None:
             w.assign(w * 2).realize()
 
-        for place in places(37):
+        seen: list[float] = []
+        for place in places(7):
             w.assign(Tensor.ones(3, 4)).realize()
             found.clear()
             came = interrupted(compute, place, overwrite)
-            assert found[0].numpy()[2, 3].item() in (6, 12, 9, 18), place
+            seen.append(found[0].numpy()[2, 3].item())
             if not came:
                 break
             assert w.numpy()[2, 3].item() == 2, place
+        # What was written down first, w + 1, has the value of before the handler, or of after it.
+        assert seen == sorted(seen, reverse=True) and {*seen} <= {18, 12, 6}, seen
 
 
 @verifies("realize.nested.apart")
