@@ -50,7 +50,7 @@ def unpad_sequence(padded: Tensor, lengths: Tensor | Iterable[int],
     Raises:
         ShapeError: there are not as many lengths as sequences.
     """
-    sizes = [int(one) for one in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
+    sizes = _numbers(lengths)
     rows = padded if batch_first else padded.transpose(0, 1)
     if len(sizes) != rows.shape[0]:
         raise ShapeError("unpad_sequence", f"there are {len(sizes)} lengths for "
@@ -76,9 +76,14 @@ class PackedSequence(NamedTuple):
         return self._replace(data=self.data.to(*given, **named))
 
     def through(self, layer: Any, states: Any) -> tuple[PackedSequence, Any]:
-        """What a recurrent layer makes of it: the outputs, packed as this is, and last states."""
+        """What a recurrent layer makes of it: the outputs, packed as this is, and last states.
+
+        It is no method of `RNN`, because a capture follows what the text of a layer names: the
+        lists of lengths, which only a packed input needs, would be part of every captured layer.
+        """
         x, lengths = pad_packed_sequence(self)
-        there = (Tensor.arange(x.shape[0], device=x.device).unsqueeze(1) < lengths).unsqueeze(2)
+        places = Tensor.arange(x.shape[0], device=x.device).unsqueeze(1)
+        there = (places < lengths.to(x.device)).unsqueeze(2)
         x, last = layer._all(x, layer._first(x, states), there)
         again = pack_padded_sequence(x, lengths, enforce_sorted=False)
         return again, last[0] if layer._states == 1 else last
@@ -125,7 +130,6 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False,
     if wanted < longest:
         raise ShapeError("pad_packed_sequence", f"total_length {wanted}, the longest sequence "
                          f"has {longest}", "give that or more")
-    # Lists, in which nothing is assigned to: a capture of a layer follows this.
     starts = [0, *accumulate(counts)]
     order = range(batch) if sequence.unsorted_indices is None \
         else _numbers(sequence.unsorted_indices)

@@ -120,6 +120,17 @@ def test_packed_sequences_are_gone_through_each_for_itself(kind: str) -> None:
         nn.utils.rnn.pack_padded_sequence(x, [5, 1, 1])
 
 
+def test_packed_sequences_stay_on_their_device() -> None:
+    layer, x = nn.GRU(2, 3), Tensor.randn(3, 2, 2)
+    wanted = nn.utils.rnn.pad_packed_sequence(
+        layer(nn.utils.rnn.pack_padded_sequence(x, [3, 1]))[0])[0].numpy()
+    packed = nn.utils.rnn.pack_padded_sequence(x.to("REFERENCE:1"), Tensor([3, 1]))
+    found, last = layer.to("REFERENCE:1")(packed)
+    rows, lengths = nn.utils.rnn.pad_packed_sequence(found)
+    assert rows.device == last.device == "REFERENCE:1" and lengths.tolist() == [3, 1]
+    assert np.allclose(rows.numpy(), wanted, atol=1e-6)
+
+
 def test_lazy_layers_hooks_and_computed_weights() -> None:
     layer: Any = nn.LazyLinear(3)
     assert layer(Tensor.ones(2, 5)).shape == (2, 3) and type(layer).__name__ == "Linear"
