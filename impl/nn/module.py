@@ -96,6 +96,8 @@ class Module:
     #: Names of the tensors that are not learned, and of those that are not even saved.
     _buffers: frozenset[str] = frozenset()
     _unsaved: frozenset[str] = frozenset()
+    #: How tensors are computed that a layer does not hold, by their names.
+    _formulas: Mapping[str, Callable[[Any], Tensor]] = {}
     forward: Callable[..., Any]
 
     def __init_subclass__(cls) -> None:

@@ -5,7 +5,8 @@ property: it is computed whenever it is read, so gradients flow to what it is co
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from impl.errors import ArgumentError
@@ -20,16 +21,28 @@ publish("utils", __all__)
 
 def _computed(module: Any, name: str, formula: Callable[[Any], Tensor]) -> None:
     """Let an attribute be what a formula of the layer says."""
-    kind = type(module)
-    made = type(kind.__name__, (kind,), {
-        "__module__": kind.__module__, "__doc__": kind.__doc__, "_plain": kind,
-        name: property(formula, lambda self, value: _refuse(kind, name))})
     vars(module).pop(name, None)
-    module.__class__ = made
+    _of_formulas(module, {**_formulas(module), name: formula})
 
 
-def _refuse(kind: type, name: str) -> None:
-    raise ArgumentError(f"nn.{kind.__name__}", f"{name} is computed from other tensors",
+def _formulas(module: Any) -> Mapping[str, Callable[[Any], Tensor]]:
+    """What the computed tensors of a layer, or of any object, are computed by, by their names."""
+    found: Mapping[str, Callable[[Any], Tensor]] = getattr(type(module), "_formulas", {})
+    return found
+
+
+def _of_formulas(module: Any, formulas: Mapping[str, Callable[[Any], Tensor]]) -> None:
+    """Let the class of a layer be its plain one with these formulas, or that itself."""
+    plain: type = getattr(type(module), "_plain", type(module))
+    module.__class__ = plain if not formulas else type(plain.__name__, (plain,), {
+        "__module__": plain.__module__, "__doc__": plain.__doc__, "_plain": plain,
+        "_formulas": formulas,
+        **{name: property(formula, partial(_refuse, name=name))
+           for name, formula in formulas.items()}})
+
+
+def _refuse(module: Any, value: Any, name: str) -> None:
+    raise ArgumentError(f"nn.{type(module).__name__}", f"{name} is computed from other tensors",
                         "set those, or remove what computes it")  # r[impl errors.argument.refused]
 
 
@@ -46,10 +59,28 @@ def _held(module: Any, name: str) -> Tensor:
     return found
 
 
-def _plain_again(module: Any, name: str, value: Tensor) -> Any:
-    module.__class__ = module._plain
+def _given_again(module: Any, name: str, value: Tensor, parts: tuple[str, ...] = ()) -> Any:
+    """Let a computed tensor be one of its own, without the tensors that it was computed from."""
+    left = {each: one for each, one in _formulas(module).items() if each != name}
+    _of_formulas(module, left)
     setattr(module, name, value.detach().requires_grad_())
+    for part in parts:
+        delattr(module, part)
     return module
+
+
+def _parts(module: Any, name: str, ends: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of what a tensor is computed from.
+
+    Raises:
+        ArgumentError: it is not computed from tensors of these names.
+    """
+    parts = tuple(f"{name}{end}" for end in ends)
+    if name not in _formulas(module) or any(part not in vars(module) for part in parts):
+        raise ArgumentError(  # r[impl errors.argument.refused]
+            f"nn.{type(module).__name__}", f"{name!r:.40} is not computed from "
+            + " and ".join(parts), "name a tensor that is")
+    return parts
 
 
 def _size_beside(x: Tensor, dim: int | None) -> Tensor:
@@ -70,11 +101,13 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
 
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """A tensor again, with the value that was computed."""
-    value = getattr(module, name)
-    for part in ("_g", "_v"):
-        delattr(module, f"{name}{part}")
-    return _plain_again(module, name, value)
+    """A tensor again, with the value that was computed.
+
+    Raises:
+        ArgumentError: `weight_norm` does not compute it.
+    """
+    parts = _parts(module, name, ("_g", "_v"))
+    return _given_again(module, name, getattr(module, name), parts)
 
 
 def spectral_norm(module: Any, name: str = "weight", n_power_iterations: int = 1,
@@ -112,11 +145,13 @@ def spectral_norm(module: Any, name: str = "weight", n_power_iterations: int = 1
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """A tensor again, with the value that was computed."""
-    value = getattr(module, name)
-    for part in ("_orig", "_u", "_v"):
-        delattr(module, f"{name}{part}")
-    return _plain_again(module, name, value)
+    """A tensor again, with the value that was computed.
+
+    Raises:
+        ArgumentError: `spectral_norm` does not compute it.
+    """
+    parts = _parts(module, name, ("_orig", "_u", "_v"))
+    return _given_again(module, name, getattr(module, name), parts)
 
 
 class _Chain(Module):
@@ -170,9 +205,18 @@ def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
 
 def remove_parametrizations(module: Any, tensor_name: str,
                             leave_parametrized: bool = True) -> Any:
-    """A tensor again: the value that was computed, or what that was computed from."""
-    chain = vars(module.parametrizations).pop(tensor_name)
+    """A tensor again: the value that was computed, or what that was computed from.
+
+    Raises:
+        ArgumentError: `register_parametrization` does not compute it.
+    """
+    if not is_parametrized(module, tensor_name):  # r[impl errors.argument.refused]
+        raise ArgumentError("remove_parametrizations", f"{tensor_name!r:.40} of "
+                            f"nn.{type(module).__name__} is not parametrized",
+                            "name a tensor that is")
+    chain = vars(module.parametrizations)[tensor_name]
     value = chain() if leave_parametrized else chain.original
+    delattr(module.parametrizations, tensor_name)
     if not any(isinstance(one, _Chain) for one in vars(module.parametrizations).values()):
         del module.parametrizations
-    return _plain_again(module, tensor_name, value)
+    return _given_again(module, tensor_name, value)

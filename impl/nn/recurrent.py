@@ -140,8 +140,9 @@ class RNN(Module):
             setattr(self, f"{part}_{name}", uniform_weights(shape, width))
 
     def _weight(self, part: str, name: str) -> Tensor | None:
-        found: Tensor | None = vars(self).get(f"{part}_{name}")
-        return found
+        held: Tensor | None = vars(self).get(f"{part}_{name}")
+        formula = self._formulas.get(f"{part}_{name}")
+        return held if formula is None else formula(self)
 
     def _along(self, x: Tensor, first: _State, name: str,
                there: Tensor | None) -> tuple[_State, Tensor]:

@@ -151,8 +151,30 @@ def test_lazy_layers_hooks_and_computed_weights() -> None:
     layer(Tensor.ones(2, 5)).sum().backward()
     assert layer.weight_g.grad is not None
     assert type(nn.utils.remove_weight_norm(layer)) is nn.Linear
+    Tensor.manual_seed(0)
     spectral: Any = nn.utils.spectral_norm(nn.Linear(4, 4), n_power_iterations=20).train()
     assert abs(spectral.weight.svdvals()[0].item() - 1) < 1e-2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_computed_weights_are_removed_in_any_order(order: tuple[int, int]) -> None:
+    layer: Any = nn.LSTM(2, 3)
+    names, x = ("weight_ih_l0", "weight_hh_l0"), Tensor.randn(2, 1, 2)
+    wanted, kept = layer(x)[0].numpy(), sorted(layer.state_dict())
+    for name in names:
+        nn.utils.weight_norm(layer, name)
+    first, second = (names[place] for place in order)
+    nn.utils.remove_weight_norm(layer, first)
+    assert {f"{second}_g", f"{second}_v", first} <= {*layer.state_dict()}
+    assert not {f"{first}_g", f"{first}_v", second} & {*layer.state_dict()}
+    with pytest.raises(ArgumentError, match=f"{second} is computed from other tensors"):
+        setattr(layer, second, Tensor.ones(12, 3))
+    with pytest.raises(ArgumentError, match=f"'{first}' is not computed from {first}_g and"):
+        nn.utils.remove_weight_norm(layer, first)
+    assert np.allclose(layer(x)[0].numpy(), wanted, atol=1e-5)
+    nn.utils.remove_weight_norm(layer, second)
+    assert type(layer) is nn.LSTM and sorted(layer.state_dict()) == kept
+    assert np.allclose(layer(x)[0].numpy(), wanted, atol=1e-5)
 
 
 class Symmetric(nn.Module):
@@ -169,6 +191,8 @@ def test_a_parametrization_computes_a_weight() -> None:
     assert "parametrizations.weight.original" in layer.state_dict()
     with pytest.raises(ArgumentError, match="computed from other tensors"):
         layer.weight = Tensor.ones(3, 3)
+    with pytest.raises(ArgumentError, match="'bias' of nn.Linear is not parametrized"):
+        nn.utils.parametrize.remove_parametrizations(layer, "bias")
     nn.utils.parametrize.remove_parametrizations(layer, "weight")
     assert type(layer) is nn.Linear and sorted(layer.state_dict()) == ["bias", "weight"]
 
