@@ -1,4 +1,4 @@
-"""More distributions: `impl.nn.distributions` has the others, and gives these by name."""
+"""More distributions: `impl.nn.drawing` has the others, `impl.nn.distributions` has all."""
 from __future__ import annotations
 
 import math

@@ -6,6 +6,7 @@ writes `class Net(nn.Module)` has PyTorch's methods, too, and writes `forward`.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -44,15 +45,33 @@ def Buffer(data: Any) -> Tensor:  # noqa: N802
 class Hook:
     """A function that is called beside a layer, until `remove()`."""
 
-    __slots__ = ("kept", "function", "named")
+    __slots__ = ("kept", "function", "named", "always")
 
-    def __init__(self, kept: list[Hook], function: Callable[..., Any], named: bool) -> None:
-        self.kept, self.function, self.named = kept, function, named
+    def __init__(self, kept: list[Hook], function: Callable[..., Any], named: bool,
+                 always: bool) -> None:
+        self.kept, self.function, self.named, self.always = kept, function, named, always
 
     def remove(self) -> None:
         """Call it no more."""
         if self in self.kept:
             self.kept.remove(self)
+
+    def given(self, layer: Module, given: tuple[Any, ...],
+              named: dict[str, Any]) -> tuple[Any, Any]:
+        """The arguments after the function was called with them."""
+        found = self.function(layer, given, named) if self.named else self.function(layer, given)
+        if found is not None and self.named:
+            given, named = found
+        elif found is not None:
+            given = found if isinstance(found, tuple) else (found,)
+        return given, named
+
+    def output(self, layer: Module, given: tuple[Any, ...], named: dict[str, Any],
+               output: Any) -> Any:
+        """The output after the function was called with it."""
+        found = self.function(layer, given, named, output) if self.named else \
+            self.function(layer, given, output)
+        return output if found is None else found
 
 
 class Hooks:
@@ -60,24 +79,50 @@ class Hooks:
 
     __slots__ = ("before", "after")
 
-    def __init__(self) -> None:
-        self.before: list[Hook] = []
-        self.after: list[Hook] = []
+    def __init__(self, before: list[Hook], after: list[Hook]) -> None:
+        self.before, self.after = before, after
 
     def called(self, layer: Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """What the layer gives, with all functions called."""
         for hook in list(self.before):
-            found = hook.function(layer, given, named) if hook.named else \
-                hook.function(layer, given)
-            if found is not None and hook.named:
-                given, named = found
-            elif found is not None:
-                given = found if isinstance(found, tuple) else (found,)
+            given, named = hook.given(layer, given, named)
         output = layer.forward(*given, **named)
         for hook in list(self.after):
-            found = hook.function(layer, given, named, output) if hook.named else \
-                hook.function(layer, given, output)
-            output = output if found is None else found
+            output = hook.output(layer, given, named, output)
+        return output
+
+
+class HooksOfFailures(Hooks):
+    """Functions some of which are called after a call that fails, too.
+
+    A class of its own, because a capture follows all that the text of `called` names, and not a
+    warning.
+    """
+
+    __slots__ = ()
+
+    def called(self, layer: Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """What the layer gives, with all functions called.
+
+        Where an error is raised, those that are always called and were not are called before it
+        goes on, with what is known by then: of the output `None`, or what an earlier one returned.
+        """
+        output, waiting = None, [hook for hook in self.after if hook.always]
+        try:
+            for hook in list(self.before):
+                given, named = hook.given(layer, given, named)
+            output = layer.forward(*given, **named)
+            for hook in list(self.after):
+                waiting = [one for one in waiting if one is not hook]
+                output = hook.output(layer, given, named, output)
+        except Exception:
+            for hook in waiting:
+                try:
+                    output = hook.output(layer, given, named, output)
+                except Exception as error:  # the first error is the one to be seen
+                    warnings.warn(f"nn.{type(layer).__name__}: while an error was raised, a "
+                                  f"forward hook raised {error!r}", stacklevel=3)
+            raise
         return output
 
 
@@ -126,20 +171,24 @@ class Module:
                               with_kwargs: bool = False, always_call: bool = False) -> Hook:
         """Call hook(layer, arguments, output) after each call; what it returns is the output.
 
-        `with_kwargs`: hook(layer, arguments, keywords, output). The handle has `remove()`.
+        `with_kwargs`: hook(layer, arguments, keywords, output). `always_call`: also where the call
+        raises an error, with an output of `None`. The handle has `remove()`.
         """
-        return self._hooked("after", hook, prepend, with_kwargs)
+        return self._hooked("after", hook, prepend, with_kwargs, always_call)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any], *, prepend: bool = False,
                                   with_kwargs: bool = False) -> Hook:
         """Call hook(layer, arguments) before each call; what it returns are the arguments."""
         return self._hooked("before", hook, prepend, with_kwargs)
 
-    def _hooked(self, when: str, hook: Callable[..., Any], prepend: bool, named: bool) -> Hook:
+    def _hooked(self, when: str, hook: Callable[..., Any], prepend: bool, named: bool,
+                always: bool = False) -> Hook:
         if self._hooks is None:
-            self._hooks = Hooks()
+            self._hooks = Hooks([], [])
+        if always:
+            self._hooks = HooksOfFailures(self._hooks.before, self._hooks.after)
         kept = getattr(self._hooks, when)
-        made = Hook(kept, hook, named)
+        made = Hook(kept, hook, named, always)
         kept.insert(0 if prepend else len(kept), made)
         return made
 

@@ -11,10 +11,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from impl.dtypes import dtypes
 from impl.errors import ShapeError
 from impl.tensor.aliases import Aliases
 
 _KINDS = "buif"
+#: How many binary digits a float holds exactly.
+_DIGITS = {dtypes.bfloat16: 8, dtypes.float16: 11, dtypes.float32: 24}
 
 
 def written(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,11 +89,26 @@ class InPlace(Aliases):
         return self.assign((-(1 - chance).log() / lambd).cast(self.dtype))
 
     def random_(self, low: int = 0, high: int | None = None) -> Self:
-        """Whole numbers below `high` (of one number: below that), all as likely."""
-        if high is None:
-            low, high = 0, low or (2 ** 24 if self.dtype.kind == "f" else int(self.dtype.max))
-        drawn = self.randint(*self.shape, low=low, high=min(high, 2 ** 31 - 1), device=self.device)
-        return self.assign(drawn.cast(self.dtype))
+        """Whole numbers from `low` to `high - 1` (of one number: from 0 on below that), all as
+        likely. Of none: from 0 on, as many as the dtype holds exactly, 2**32 at most.
+
+        Raises:
+            ShapeError: there are none between them, they are more than 2**32 apart, or the dtype
+                does not hold them.
+        """
+        kind = self.dtype.kind
+        if high is None and not low:
+            high = 2 ** _DIGITS.get(self.dtype, 32) if kind == "f" else int(self.dtype.max) + 1
+            high = min(high, 1 << 32)
+        elif high is None:
+            low, high = 0, low
+        if kind != "f" and not int(self.dtype.min) <= low < high <= int(self.dtype.max) + 1:
+            # r[impl tensor.arguments.refused+2]
+            raise ShapeError("random_", f"there are no numbers from {low} to {high} - 1 in "
+                             f"{self.dtype}", "use low < high, and bounds that the dtype holds")
+        wanted = self.dtype if kind in "iu" else dtypes.int64
+        return self.assign(self.randint(*self.shape, low=low, high=high, dtype=wanted,
+                                        device=self.device).cast(self.dtype))
 
     def cauchy_(self, median: float = 0.0, sigma: float = 1.0) -> Self:
         """Random numbers of Cauchy's distribution."""

@@ -33,7 +33,11 @@ def either(axis: Any, dim: Any) -> Any:
 
 
 def written_for_torch(frame: Any) -> bool:
-    """Whether a caller's file says `import impl.torch as torch`: it means PyTorch's results."""
+    """Whether the name `torch` stands for this project in the file of a caller, as after
+    `import impl.torch as torch` or `import impl as torch`: it means PyTorch's results.
+
+    A wrapper in another file gets what its own file says, whatever the file that calls it says.
+    """
     named = frame.f_globals.get("torch")
     return named is not None and getattr(named, "__name__", "") in ("impl", "impl.torch")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from impl import Context, Tensor, nn
+from impl import Context, Tensor, TinyJit, nn
 from impl.errors import ArgumentError, ShapeError
 from impl.nn import data, families
 from impl.nn import distributions as d
@@ -154,6 +154,43 @@ def test_lazy_layers_hooks_and_computed_weights() -> None:
     Tensor.manual_seed(0)
     spectral: Any = nn.utils.spectral_norm(nn.Linear(4, 4), n_power_iterations=20).train()
     assert abs(spectral.weight.svdvals()[0].item() - 1) < 1e-2
+
+
+def test_a_layer_with_hooks_is_replayed() -> None:
+    layer, x = nn.Linear(2, 2), Tensor.ones(1, 2).realize()
+    wanted = layer(x * 2).numpy() + 1
+    layer.register_forward_pre_hook(lambda own, given: (given[0] * 2,))
+    layer.register_forward_hook(lambda own, given, out: out + 1)
+    step = TinyJit(lambda: layer(x))
+    for _ in range(4):
+        assert np.allclose(step().numpy(), wanted)
+    assert step.replays >= 2, step.explain()
+
+
+def test_a_hook_that_is_always_called_sees_a_call_that_fails() -> None:
+    layer: Any = nn.Linear(5, 3)
+    seen: list[Any] = []
+    layer.register_forward_hook(lambda own, given, out: seen.append("after"))
+    layer.register_forward_hook(lambda own, given, out: seen.append(out), always_call=True)
+    last = layer.register_forward_hook(
+        lambda own, given, named, out: seen.append((given, named)), with_kwargs=True,
+        always_call=True)
+    with pytest.raises(ShapeError):
+        layer(Tensor.ones(2, 4))
+    assert seen[0] is None and seen[1][0][0].shape == (2, 4) and len(seen) == 2
+    last.remove()
+    seen.clear()
+    layer(Tensor.ones(2, 5))
+    assert seen[0] == "after" and seen[1].shape == (2, 3) and len(seen) == 2  # each once
+    layer.register_forward_hook(lambda own, given, out: seen[9])
+    with pytest.raises(IndexError):
+        layer(Tensor.ones(2, 5))
+    assert len(seen) == 4
+    layer.register_forward_pre_hook(lambda own, given: 1 // 0)
+    layer.register_forward_hook(lambda own, given, out: seen[9], always_call=True)
+    with pytest.warns(UserWarning, match="a forward hook raised IndexError"), \
+            pytest.raises(ZeroDivisionError):
+        layer(Tensor.ones(2, 5))
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -96,6 +96,15 @@ def test_other_names_of_tensors() -> None:
     Tensor.manual_seed(0)
     drawn = Tensor.zeros(50).contiguous().random_(5)
     assert set(drawn.tolist()) <= {0, 1, 2, 3, 4} and len(set(drawn.tolist())) > 2
+    wide = Tensor.zeros(50, dtype="int64").contiguous()
+    assert wide.random_(0, 2 ** 32).numpy().max() >= 2 ** 31
+    assert (wide.random_(2 ** 40, 2 ** 40 + 2).numpy() - 2 ** 40).max() == 1
+    assert {*Tensor.zeros(50, dtype="bool").contiguous().random_().tolist()} == {False, True}
+    assert np.isfinite(Tensor.zeros(50, dtype="float16").contiguous().random_().numpy()).all()
+    with pytest.raises(ShapeError, match="at most 2\\*\\*32 apart"):
+        wide.random_(0, 2 ** 40)
+    with pytest.raises(ShapeError, match="bounds that the dtype holds"):
+        Tensor.zeros(5, dtype="uint8").random_(0, 1000)
     assert abs(Tensor.full((2000,), 3.0).poisson().mean().item() - 3) < 0.2
     assert torch.range(1, 4).tolist() == [1, 2, 3, 4]
 
