@@ -119,11 +119,19 @@ class AddsInAPassOfItsOwn(Copied):
 
 
 class PutsSumsOfProcessesIntoBuckets(Copied):
-    rule = "distributed.buckets.none"
+    rule = "distributed.buckets.none+2"
     description = "sums between processes are put together when they are planned"
-    file = "impl/distributed/device.py"
-    old = "    buckets = False  #"
-    new = "    #"
+    file = "impl/realize/environment.py"
+    old = "bucket=0 if joined else settings"
+    new = "bucket=settings"
+
+
+class NeverPutsSumsOfProcessesIntoBuckets(Copied):
+    rule = "distributed.buckets.none+2"
+    description = "sums between processes have no buckets, though nothing is put off"
+    file = "impl/realize/environment.py"
+    old = "joined = overlap and not"
+    new = "joined = not"
 
 
 class SendsBeforeItHasCome(Copied):

@@ -407,10 +407,10 @@ class AdvisesWithoutAReason(Edit):
 
 
 class TellsTheWholeSum(Edit):
-    rule = "multi.transfer.cut"
-    description = "a result that is needed cut is said to need as many bytes as a whole one"
-    file = "impl/multi/transfers.py"
-    old, new = "{total // 2} would be sent", "{total} would be sent"
+    rule = "multi.transfer.cut+2"
+    description = "a result that is needed cut is said to need half the bytes of a whole one"
+    file = "impl/multi/pieces.py"
+    old, new = "nbytes // size * piece(size, count) * count", "nbytes"
 
 
 class EachSumGoesAlone(Edit):

@@ -65,7 +65,7 @@ def _one_seed() -> None:
 class RankDevice(MeshDevice):
     """A mesh of which this process has the device with the number of its rank."""
 
-    buckets = False  # r[impl distributed.buckets.none]
+    buckets = False
 
     def _present(self) -> tuple[list[int], list[DeviceBackend]]:
         number = rank()

@@ -14,7 +14,7 @@ from typing import Any
 from impl.dtypes import DType, Scalar
 from impl.fusion.groups import Group, Member
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, identity, new_range
-from impl.multi import Transfer
+from impl.multi import Transfer, gone_together
 from impl.places import Place
 from impl.ranges import Access, Index, InOrder, LoopTask, Stage, Task, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
@@ -269,6 +269,9 @@ class Assembler:
             values = *task.on, group.members[0].stage.write.value
             task = LoopTask(task.info, tuple(
                 taken.index(s) if (s := self.storage_of[v]) in taken else -1 for v in values))
+        elif len(group.members) > 1 and isinstance(task, Transfer):
+            task = gone_together([member.stage.task for member in group.members
+                                  if isinstance(member.stage.task, Transfer)])
         return Kernel(ast, taken, variables, group.device, task)
 
     def _describe(self, group: Group) -> tuple[tuple[Any, ...], list[int]]:

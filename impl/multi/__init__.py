@@ -15,7 +15,7 @@
     divide       from values to the graph of pieces that every device runs
     program      the effects of a schedule, divided
 """
-from impl.multi.buckets import Buckets, behind, likeness
+from impl.multi.buckets import Buckets, behind, gone_together, likeness
 from impl.multi.coordinates import Coordinate
 from impl.multi.divide import Divider
 from impl.multi.local import LocalForm
@@ -27,5 +27,5 @@ from impl.multi.transfers import LATENCY, NOTED, PER_BYTE, PER_OPERATION, Transf
 
 __all__ = ["LATENCY", "NOTED", "PER_BYTE", "PER_OPERATION", "PLAIN_AXIS", "Buckets", "Coordinate",
            "Divider", "LocalForm", "Mesh", "Piece", "Sharding", "Transfer", "Wish", "behind",
-           "divided", "is_spread", "likeness", "meshes", "piece", "rolled", "sharding_of",
-           "sharding_of_node"]
+           "divided", "gone_together", "is_spread", "likeness", "meshes", "piece", "rolled",
+           "sharding_of", "sharding_of_node"]

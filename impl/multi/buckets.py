@@ -8,6 +8,7 @@ is nothing else to do, or the bucket is full.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from impl.dtypes import DType
@@ -21,8 +22,15 @@ def likeness(task: object, dtype: DType) -> Likeness | None:
     """What a transfer has in common with those that it may go with; None of what goes alone."""
     # r[impl collectives.together.bucket+2]
     if isinstance(task, Transfer) and task.kind == "all-reduce":
-        return task, dtype
+        return replace(task, cut=0), dtype
     return None
+
+
+def gone_together(transfers: Sequence[Transfer]) -> Transfer:
+    """Several transfers of one likeness, as one: what it would send if its values were needed cut.
+    """
+    each = [transfer.cut for transfer in transfers]
+    return replace(transfers[0], cut=sum(each) if all(each) else 0)
 
 
 class Buckets:

@@ -46,7 +46,9 @@ class Transfer:
         own              s            -> s             what one device has, as a value of its own
 
     `target` is the device, or the mesh, where the value lies. `instead` says how the value, or
-    the memory from which it is computed, could lie so that nothing were sent.
+    the memory from which it is computed, could lie so that nothing were sent. `cut` is the bytes
+    that each device would send, at least, if a value that all need were needed cut; 0 where that
+    cannot be, or is not known.
     """
 
     kind: str
@@ -56,6 +58,7 @@ class Transfer:
     op: Ops | None = None
     shift: int = 0
     instead: str = ""
+    cut: int = 0
 
     @property
     def is_within(self) -> bool:
@@ -99,13 +102,10 @@ class Transfer:
         which = "one" if self.kind in ("select", "own") else "each"
         instead = f"; nothing would be sent if {self.instead}" if self.instead else ""
         total = sum(map(self.sent, nbytes))
-        if self.op is not None and self.kind != "reduce-scatter" \
-                and min(nbytes, default=0) >= 8 * self.count:  # r[impl multi.transfer.cut]
-            instead = f"; {total // 2} would be sent if it were needed cut"
+        cut = f"; {self.cut} would be sent if it were needed cut" if self.cut else ""
         several = f"; {len(nbytes)} values go together" if len(nbytes) > 1 else ""
         why = _WHY["all-reduce" if self.op is not None and self.kind == "permute" else self.kind]
-        return (f"{self}, {total} bytes {way} {which} device: "
-                f"{why}{instead}{several}")
+        return f"{self}, {total} bytes {way} {which} device: {why}{instead}{cut}{several}"
 
 
 _WHY = {

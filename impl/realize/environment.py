@@ -75,7 +75,8 @@ def _environment(names: Sequence[Place]) -> Environment:
     # r[impl fusion.limit.device, caching.key.circumstances]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
     overlap = bool(settings.get("OVERLAP"))
-    # r[impl distributed.together.once+4]: they join those that are ready when one is needed
+    # They join those that are ready when one is needed.
+    # r[impl distributed.buckets.none+2, distributed.together.once+4]
     joined = overlap and not all(device.buckets for _, device in devices)
     limits = FusionLimits(arguments=arguments,
                           bucket=0 if joined else settings.get("BUCKET_BYTES"))

@@ -244,7 +244,7 @@ def test_what_is_gathered_and_cut_again_is_not_sent() -> None:
 
 
 @verifies("multi.transfer.instead+4")
-@verifies("multi.transfer.cut")
+@verifies("multi.transfer.cut+2")
 def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
     mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
     random = np.random.default_rng(0)
@@ -266,6 +266,25 @@ def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
                  if "transfer" in row] for value in (x.sum(0), x.sum(0).shard(mesh, data=0)))
     assert len(due) == 1 and due[0].endswith("all need it; 16 would be sent if it were needed cut")
     assert len(cut) == 1 and ", 16 bytes from each device" in cut[0]
+    # Where an axis does not divide, the last piece is filled up.
+    uneven = Tensor(np.ones((4, 7), np.float32)).shard(DEVICES[:2], 0).realize()
+    wide = Tensor(np.ones((4, 7, 6), np.float32)).shard(DEVICES[:2], 0).realize()
+    for value, axis, whole, sent in ((uneven.sum(0), 0, 28, 16), (wide.sum(0), 1, 168, 84)):
+        (told,) = [row["transfer"] for row in Tensor.schedule_document(value)["kernels"]
+                   if "transfer" in row]
+        assert f", {whole} bytes" in told
+        assert told.endswith(f"all need it; {sent} would be sent if it were needed cut")
+        rows = Tensor.schedule_document(value.shard(DEVICES[:2], axis))["kernels"]
+        assert [row["sent"] for row in rows if "sent" in row] == [sent]
+    (told,) = [row["transfer"] for row in Tensor.schedule_document(
+        uneven.sum(0), wide.sum(0))["kernels"] if "transfer" in row]
+    assert told.endswith("; 100 would be sent if it were needed cut; 2 values go together")
+    spread = Tensor(np.ones((4, 8, 4), np.float32)).shard(mesh, data=0, model=1).realize()
+    # Only an axis that is not cut.
+    for value, sent in ((spread.sum(0), 32), (spread[:, :, 0].sum(0), 0)):
+        (told,) = [row["transfer"] for row in Tensor.schedule_document(value)["kernels"]
+                   if "transfer" in row]
+        assert told.endswith(f"; {sent} would be sent if it were needed cut" if sent else "need it")
     few = Tensor.schedule_document(x.sum())["kernels"]
     assert not any("needed cut" in row.get("transfer", "") for row in few)  # nobody can cut it
     other = Tensor(np.ones((4, 8), np.float32)).shard(mesh, data=0).realize()
