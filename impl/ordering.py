@@ -43,34 +43,38 @@ def peak_bytes(order: Sequence[int], uses: Uses) -> int:
 
 
 def overlapped(order: list[int], pairs: set[Pair], seconds: Sequence[float],
-               transfers: Collection[int], uses: Uses) -> list[int]:
+               transfers: Collection[int], uses: Uses,
+               awaited: Collection[int] = ()) -> list[int]:
     """The order in which devices wait least for transfers, which run beside kernels.
 
     A transfer starts as soon as its source is there; meanwhile what needs nothing of it runs, in
-    the given order. `seconds` is what each takes, about; a transfer that takes `AWAITED` starts
+    the given order. `seconds` is what each takes, about; the transfers that are `awaited` start
     when there is nothing else to do. The given order stays, if the peak of the other one is above
     that of the order as made; with such transfers by an eighth of it, and by 64 KiB.
     """
     # r[impl ordering.transfers.early+2]
-    found = _by_time(order, _Graph(len(order), pairs), seconds, transfers)
+    found = _by_time(order, _Graph(len(order), pairs), seconds, transfers, awaited)
     limit = peak_bytes(order, uses)
     if all(before < after for before, after in pairs):
         limit = max(limit, peak_bytes(range(len(order)), uses))
-    if any(seconds[kernel] == AWAITED for kernel in transfers):
+    if awaited:
         limit += max(limit // 8, _LITTLE)  # what waits to be sent together has to lie somewhere
     return found if peak_bytes(found, uses) <= limit else order
 
 
-#: What a transfer takes that begins when somebody waits for it: longer than all kernels.
-AWAITED = 1e3
+#: What a transfer that is awaited counts as, in seconds: longer than all kernels.
+_AWAITED = 1e3
 #: Bytes that are no reason to send something by itself.
 _LITTLE = 1 << 16
 
 
 def _by_time(order: Sequence[int], graph: _Graph, seconds: Sequence[float],
-             transfers: Collection[int]) -> list[int]:
-    """A transfer as soon as it may start, else the first kernel that may, else the next one."""
+             transfers: Collection[int], awaited: Collection[int]) -> list[int]:
+    """A transfer as soon as it may start, else the first kernel that may, else the next one;
+    awaited transfers when no kernel can run.
+    """
     # r[impl ordering.waiting.late+3]
+    seconds = [_AWAITED if kernel in awaited else one for kernel, one in enumerate(seconds)]
     place = {kernel: position for position, kernel in enumerate(order)}
     earliest = [0.0] * len(order)
     sending, computing, waiting = list[int](), list[int](), list[tuple[float, int]]()
@@ -80,7 +84,7 @@ def _by_time(order: Sequence[int], graph: _Graph, seconds: Sequence[float],
 
     def release(kernel: int) -> None:
         if kernel in transfers:
-            heapq.heappush(late if seconds[kernel] == AWAITED else sending, place[kernel])
+            heapq.heappush(late if kernel in awaited else sending, place[kernel])
         else:
             heapq.heappush(waiting, (earliest[kernel], place[kernel]))
 

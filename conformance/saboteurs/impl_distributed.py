@@ -147,8 +147,8 @@ class WaitsAtOnce(Copied):
     rule = "ordering.waiting.late+3"
     description = "what waits for a transfer between processes runs as soon as it may"
     file = "impl/schedule/passes.py"
-    old = "seconds[number] = AWAITED"
-    new = "seconds[number] = 0.0"
+    old = "transfers, uses, awaited)"
+    new = "transfers, uses)"
 
 
 class TakesAllProcessors(Edit):

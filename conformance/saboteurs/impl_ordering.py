@@ -21,7 +21,7 @@ class TransfersComeLate(ImplPatch):
     target = "impl.ordering:overlapped"
 
     def replacement(self, original: Function) -> Function:
-        return lambda order, pairs, seconds, transfers, uses: order
+        return lambda order, *given: order
 
 
 class SizesAreAsSmallAsTheyAre(Edit):

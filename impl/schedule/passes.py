@@ -35,7 +35,7 @@ from impl.fusion import (
 )
 from impl.memory.takeovers import Takeovers, Temporary, find_takeovers
 from impl.multi import LATENCY, PER_BYTE, Mesh
-from impl.ordering import AWAITED, Peaks, Uses, linearize, overlapped
+from impl.ordering import Peaks, Uses, linearize, overlapped
 from impl.placement import place_writes
 from impl.places import Place
 from impl.ranges import StageGraph
@@ -112,12 +112,11 @@ def put_in_order(draft: Draft) -> Draft:
         transfers = {number for number, lane in enumerate(draft.lanes) if lane == "copy"}
         pairs = {(d.before, d.after) for d in draft.waits}
         seconds = [_seconds(reads, writes) for reads, writes in draft.accesses]
-        awaited = [number for number in transfers if _is_between_processes(draft, number)]
-        for number in awaited:  # r[impl ordering.waiting.late+3]
-            seconds[number] = AWAITED
+        # r[impl ordering.waiting.late+3]
+        awaited = {number for number in transfers if _is_between_processes(draft, number)}
         if awaited:
-            uses = Uses(draft.crossing_bytes, _touched_later(draft, pairs, set(awaited)))
-        order = overlapped(order, pairs, seconds, transfers, uses)
+            uses = Uses(draft.crossing_bytes, _touched_later(draft, pairs, awaited))
+        order = overlapped(order, pairs, seconds, transfers, uses, awaited)
     draft.order = order
     return draft
 

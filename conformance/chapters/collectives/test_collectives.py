@@ -269,22 +269,23 @@ def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
     # Where an axis does not divide, the last piece is filled up.
     uneven = Tensor(np.ones((4, 7), np.float32)).shard(DEVICES[:2], 0).realize()
     wide = Tensor(np.ones((4, 7, 6), np.float32)).shard(DEVICES[:2], 0).realize()
-    for value, axis, whole, sent in ((uneven.sum(0), 0, 28, 16), (wide.sum(0), 1, 168, 84)):
+    for value, axis, whole, least in ((uneven.sum(0), 0, 28, 16), (wide.sum(0), 1, 168, 84)):
         (told,) = [row["transfer"] for row in Tensor.schedule_document(value)["kernels"]
                    if "transfer" in row]
         assert f", {whole} bytes" in told
-        assert told.endswith(f"all need it; {sent} would be sent if it were needed cut")
+        assert told.endswith(f"all need it; {least} would be sent if it were needed cut")
         rows = Tensor.schedule_document(value.shard(DEVICES[:2], axis))["kernels"]
-        assert [row["sent"] for row in rows if "sent" in row] == [sent]
+        assert [row["sent"] for row in rows if "sent" in row] == [least]
     (told,) = [row["transfer"] for row in Tensor.schedule_document(
         uneven.sum(0), wide.sum(0))["kernels"] if "transfer" in row]
     assert told.endswith("; 100 would be sent if it were needed cut; 2 values go together")
     spread = Tensor(np.ones((4, 8, 4), np.float32)).shard(mesh, data=0, model=1).realize()
     # Only an axis that is not cut.
-    for value, sent in ((spread.sum(0), 32), (spread[:, :, 0].sum(0), 0)):
+    for value, least in ((spread.sum(0), 32), (spread[:, :, 0].sum(0), 0)):
         (told,) = [row["transfer"] for row in Tensor.schedule_document(value)["kernels"]
                    if "transfer" in row]
-        assert told.endswith(f"; {sent} would be sent if it were needed cut" if sent else "need it")
+        assert told.endswith(f"; {least} would be sent if it were needed cut" if least
+                             else "need it")
     few = Tensor.schedule_document(x.sum())["kernels"]
     assert not any("needed cut" in row.get("transfer", "") for row in few)  # nobody can cut it
     other = Tensor(np.ones((4, 8), np.float32)).shard(mesh, data=0).realize()

@@ -248,6 +248,16 @@ def test_a_transfer_starts_as_soon_as_its_source_is_there() -> None:
     assert overlapped([0, 1, 2, 3], {(0, 1), (2, 3)}, [1, 9, 1, 1], {1}, dear) == [0, 1, 2, 3]
 
 
+@verifies("ordering.waiting.late+3")
+def test_an_awaited_transfer_starts_when_no_kernel_can_run() -> None:
+    # However long others take: 1 is a transfer of 0, for which 2 waits, and nobody else.
+    uses, pairs = Uses({}, [[] for _ in range(5)]), {(0, 1), (1, 2), (0, 3), (3, 4)}
+    for long in (1.0, 1e3):
+        seconds = [1.0, long, 1.0, long, long]
+        assert overlapped([0, 1, 2, 3, 4], pairs, seconds, {1}, uses, {1}) == [0, 3, 4, 1, 2]
+        assert overlapped([0, 1, 2, 3, 4], pairs, seconds, {1}, uses)[:2] == [0, 1]
+
+
 def test_spans_are_noted_without_lanes_too() -> None:
     with Context(OVERLAP=0), realize.measured() as spans:
         values(step())
