@@ -111,11 +111,20 @@ class SendsFewBytesByThemselves(Copied):
 
 
 class AddsInAPassOfItsOwn(Copied):
-    rule = "distributed.pair.combined"
+    rule = "distributed.pair.combined+2"
     description = "what two processes have is added before any kernel needs it"
     file = "impl/multi/pieces.py"
     old = "not mesh.is_of_processes or transfer.count != 2"
     new = "not mesh.is_of_processes or transfer.count != 1"
+
+
+class ExchangesOnGPUs(Copied):
+    rule = "distributed.pair.combined+2"
+    description = "what two processes have on GPUs is exchanged, and NCCL has nothing to do"
+    file = "impl/multi/pieces.py"
+    old = 'device_kind(mesh.devices[0].partition("@")[0])'
+    new = "device_kind(mesh.devices[0])"
+    first = "test_processes_with_one_gpu_send_over_mpi"
 
 
 class PutsSumsOfProcessesIntoBuckets(Copied):

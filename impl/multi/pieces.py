@@ -134,11 +134,12 @@ def _exchanged(node: UOp, transfer: Transfer) -> UOp | None:
     """What two processes make together of what each has, where the kernels that need it combine it:
     so nothing but that passes over it. None where a collective does it.
     """
-    # r[impl distributed.pair.combined]
+    # r[impl distributed.pair.combined+2]
     shape, mesh = nodes.shape_of(node), transfer.mesh
+    kind = device_kind(mesh.devices[0].partition("@")[0])  # what stands behind is the process
     if transfer.kind != "all-reduce" or not mesh.is_of_processes or transfer.count != 2 \
             or transfer.op not in (Ops.ADD, Ops.MUL) or node.dtype.itemsize < 4 \
-            or device_kind(mesh.devices[0]) == "CUDA" or any(map(is_symbolic, shape)) \
+            or kind == "CUDA" or any(map(is_symbolic, shape)) \
             or math.prod(shape) * node.dtype.itemsize <= NOTED:
         return None
     own = UOp(Ops.CONTIGUOUS, node.dtype, (node,))  # computed once, for both

@@ -81,6 +81,10 @@ given = np.ones((2, 4), np.float32)
 mesh = distributed.mesh(data=2)
 found, = exchanged(mesh, given, (Transfer("all-reduce", mesh, mesh, "data", Ops.ADD), 16, 16))
 assert (found == 2).all() and not library.told()
+# Who sends is known when it runs; planned is a collective.
+x = Tensor(np.ones((4, 100), np.float32)).shard(mesh, data=0).realize().sum(0)
+told = [row["transfer"] for row in Tensor.schedule_document(x)["kernels"] if "transfer" in row]
+assert len(told) == 1 and told[0].startswith("all-reduce over data, 400 bytes"), told
 sys.stdout.write(f"{me} right\\n")
 """
 
@@ -122,6 +126,7 @@ def test_collectives_between_gpus_of_processes_are_calls_of_nccl(
 @needs_mpi
 @needs_mock
 @verifies("distributed.nccl.calls")
+@verifies("distributed.pair.combined+2")
 def test_processes_with_one_gpu_send_over_mpi(emulation_folder: Path, tmp_path: Path) -> None:
     assert emulated(2, SHARED, tmp_path, EMULATION_DEVICES="1") == ["0 right", "1 right"]
 

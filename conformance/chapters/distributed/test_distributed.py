@@ -272,7 +272,7 @@ assert x.sum().item() == 15
 
 @needs_mpi
 @verifies("distributed.together.once+4")
-@verifies("distributed.pair.combined")
+@verifies("distributed.pair.combined+2")
 @verifies("ordering.waiting.late+3")
 def test_gradients_are_sent_in_one_call(tmp_path: Path) -> None:
     started(2, TOGETHER, tmp_path)
