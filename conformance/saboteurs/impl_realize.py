@@ -190,6 +190,22 @@ class NestedRunsShareTheArena(Edit):
     new = "                session.arenas[device] = arena\n"
 
 
+class CapturesHoldWhatHandlersDo(Edit):
+    rule = "realize.nested.apart"
+    description = "what the handler of a signal does during a capture is done again by each replay"
+    first = "test_a_capture_holds_nothing_of_a_handler"
+    file = "impl/realize/nested.py"
+    old, new = "    lock.disturbed = True\n    handler(number, frame)", "    handler(number, frame)"
+
+
+class HandlersCapture(Edit):
+    rule = "realize.nested.apart"
+    description = "a function that a handler calls in the middle of its first call is captured"
+    first = "test_a_handler_captures_nothing"
+    file = "impl/realize/run.py"
+    old, new = "            lock.disturbed = True  # a capture would not know the copies\n", ""
+
+
 class NobodyIsAlone(Edit):
     rule = "realize.nested.refused"
     description = "a handler reads what a run has half overwritten"

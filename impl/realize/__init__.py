@@ -26,7 +26,7 @@ from impl.realize.environment import Mode, environment, in_force
 from impl.realize.launching import ExecItem, items_of
 from impl.realize.layout import CallLayout
 from impl.realize.looping import run_loop
-from impl.realize.nested import NESTED_ATTEMPTS, Overtaken, is_nested
+from impl.realize.nested import NESTED_ATTEMPTS, Overtaken, handlers_noted, is_nested
 from impl.realize.planning import Request, planned, planned_run, values_of
 from impl.realize.prepared import LaunchedCall, Made, Prepared, Segments, TaskSegment
 from impl.realize.run import (
@@ -54,7 +54,8 @@ from impl.realize.values import (
 
 __all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "NESTED_ATTEMPTS", "Overtaken",
            "Prepared", "Request", "Run", "Segments", "TaskSegment", "adopt", "commit", "copied",
-           "ensure_memory", "environment", "in_force", "is_nested", "items_of", "lock", "measured",
-           "part_from_others", "peek", "pieces", "planned", "planned_run", "poison", "programs_of",
-           "put_pieces", "read", "read_part", "realize", "refuse_reading", "run_loop",
-           "run_schedule", "schedule", "schedule_document", "seen", "session", "values_of"]
+           "ensure_memory", "environment", "handlers_noted", "in_force", "is_nested", "items_of",
+           "lock", "measured", "part_from_others", "peek", "pieces", "planned", "planned_run",
+           "poison", "programs_of", "put_pieces", "read", "read_part", "realize", "refuse_reading",
+           "run_loop", "run_schedule", "schedule", "schedule_document", "seen", "session",
+           "values_of"]

@@ -10,15 +10,46 @@ before anything is done. Chapter: spec/realize.md.
 """
 from __future__ import annotations
 
+import functools
+import signal
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from impl.effects import Buffer, in_the_middle, lock
 from impl.realize.session import session
 
 #: How often something is planned, or looked for, if nested runs come in between.
 NESTED_ATTEMPTS = 4
+
+
+@contextmanager
+def handlers_noted() -> Iterator[None]:
+    """Within it the handler of a signal marks the turn as disturbed: a capture that one came into
+    holds what it has done, too.
+    """
+    found = {}
+    if threading.current_thread() is threading.main_thread():  # handlers run nowhere else
+        for number in signal.valid_signals():
+            handler = signal.getsignal(number)
+            if callable(handler) and handler is not signal.default_int_handler:
+                found[number] = handler
+    mine = {number: functools.partial(_noted, handler) for number, handler in found.items()}
+    try:
+        for number, noting in mine.items():
+            signal.signal(number, noting)
+        yield
+    finally:
+        for number, noting in mine.items():
+            if signal.getsignal(number) is noting:  # the function has set no other one
+                signal.signal(number, found[number])
+
+
+def _noted(handler: Callable[[int, Any], object], number: int, frame: Any) -> None:
+    lock.disturbed = True
+    handler(number, frame)
 
 
 class Overtaken(Exception):
@@ -54,8 +85,9 @@ def begin(call: Overwriting, given: Sequence[Buffer], since: int | None) -> None
 #: What works on expressions that no tensor may hold, or on memory. Where it calls functions of the
 #: user's, as `apply_` does, runs there work on copies too, though nothing is half done.
 _HALF_DONE = ("impl.tensor", "impl.ir", "impl.effects", "impl.realize", "impl.schedule",
-              "impl.caching", "impl.gradient", "impl.replay.recording", "impl.replay.settled",
-              "impl.replay.states")
+              "impl.caching", "impl.gradient", "impl.replay.arguments", "impl.replay.capture",
+              "impl.replay.history", "impl.replay.recording", "impl.replay.results",
+              "impl.replay.settled", "impl.replay.stand_ins", "impl.replay.states")
 
 
 def is_nested() -> bool:

@@ -93,6 +93,7 @@ class Run:
         if plan.written and is_nested():
             for number in plan.written:  # r[impl realize.nested.apart]
                 self.buffers[number] = copied(self.buffers[number])
+            lock.disturbed = True  # a capture would not know the copies
         elif lent and plan.written:
             part_from_others(self.buffers[number] for number in plan.written)
 

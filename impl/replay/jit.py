@@ -13,7 +13,7 @@ from impl import realize, settings
 from impl.effects import lock
 from impl.errors import ReplayError, user_line
 from impl.following.reads import Reads, Reason
-from impl.realize import session
+from impl.realize import handlers_noted, session
 from impl.replay.arguments import Arguments, take_apart
 from impl.replay.capture import Capture
 from impl.replay.recording import Recording
@@ -286,14 +286,18 @@ class TinyJit(Generic[Parameters, Returned]):
         """Call the function; its result, and the recording if one can be made."""
         reads, recording = capture.reads, None
         try:
-            with session.capturing.observed(capture):
+            with handlers_noted(), session.capturing.observed(capture):
                 with watching() as capture.comparisons:
                     result = self.function(*call.args, **call.kwargs)
-                capture.check_containers((call.args, call.kwargs))
-                if self.trust:  # what the body itself has changed is not looked at
-                    reads.places = {at: p for at, p in reads.places.items() if p.holds()}
-                if not lock.disturbed:
-                    recording = capture.finish(result)
+                try:
+                    capture.check_containers((call.args, call.kwargs))
+                    if self.trust:  # what the body itself has changed is not looked at
+                        reads.places = {at: p for at, p in reads.places.items() if p.holds()}
+                    if not lock.disturbed:
+                        recording = capture.finish(result)
+                except Exception:
+                    if not lock.disturbed:
+                        raise
         finally:
             capture.end()
             call.write_back()
@@ -314,10 +318,10 @@ class TinyJit(Generic[Parameters, Returned]):
             self.entries = (recording, *entries)
 
     def _not_captured(self) -> None:
-        """Say, once, that a call waited for another thread: the next one is captured instead."""
+        """Say, once, that a call was disturbed: the next one is captured instead."""
         if not self.disturbed:  # r[impl replay.thread.isolated+2]
-            print(f"tensor-schedule: {self.name} was not captured: other threads worked while it "
-                  "waited; wait outside of it, or let no other thread work", file=sys.stderr)
+            print(f"tensor-schedule: {self.name} was not captured: other threads, or handlers of "
+                  "signals, worked in its middle; the next call is", file=sys.stderr)
         self.disturbed, self.attempts = True, 0
 
     def explain(self, verbose: bool = False) -> str:

@@ -5,6 +5,7 @@ beginning of the k-th function of `impl` that a step calls, for all k.
 """
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -168,3 +169,59 @@ def test_temporaries_of_a_handler_lie_elsewhere() -> None:
             if not came:
                 break
             assert np.array_equal(found[0], other), place
+
+
+@verifies("realize.nested.apart")
+def test_a_capture_holds_nothing_of_a_handler() -> None:
+    """What a handler does in the middle of a capture is done once, and so is what it calls."""
+    with Context(DEVICE="REFERENCE"):
+        ticks = 0
+        before = signal.signal(signal.SIGINT, lambda *_: tick())
+
+        def tick() -> None:
+            nonlocal ticks
+            ticks += 1
+            done.assign(done + 1)
+
+        try:
+            for place in places(211):
+                states, ticks = Two(False), 0
+                done = Tensor(np.zeros(4, np.float32)).realize()
+                states.step = TinyJit(states.body)
+                states.run()  # the next call is captured
+                came = interrupted(states.run, place, lambda: signal.raise_signal(signal.SIGINT))
+                for _ in range(3):
+                    states.run()
+                assert states.values() == states.expected(), place
+                assert done.numpy()[0] == ticks == came, place
+                if not came:
+                    break
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@verifies("realize.nested.apart")
+def test_a_handler_captures_nothing() -> None:
+    """A function that a handler calls in the middle of its own first call is not captured there."""
+    with Context(DEVICE="REFERENCE"):
+        one = Tensor(np.ones(4, np.float32)).realize()
+        for place in places(11):
+            s, held = Tensor(np.zeros(4, np.float32)).realize(), list[Tensor]()
+
+            def body(one: Tensor, s: Tensor = s) -> Tensor:
+                s.assign(s + one)
+                return s * 1
+
+            step = TinyJit(body)
+
+            def call(step: Any = step, held: list[Tensor] = held) -> None:
+                held.append(step(one))
+
+            came = interrupted(call, place, call)
+            found = [s.numpy()[0].item()]
+            for _ in range(4):
+                step(one)
+                found.append(s.numpy()[0].item())
+            assert found == [found[0] + n for n in range(5)], (place, found)
+            if not came:
+                break
