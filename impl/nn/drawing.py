@@ -275,6 +275,11 @@ class OneHotCategorical(Categorical):
     def variance(self) -> Tensor:
         return self.probs * (1 - self.probs)
 
+    @property
+    def mode(self) -> Tensor:
+        """The vector of the class that is most probable."""
+        return self.logits.argmax(-1).one_hot(self.event_shape[0]).cast(self.logits.dtype)
+
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draws, as floats."""
         return super().sample(sample_shape).one_hot(self.event_shape[0]).cast(self.logits.dtype)
