@@ -183,6 +183,14 @@ class CarriesLieInTheirOwnRow(Edit):
     new = "after = order + (-1 if self.loop.reverse else 0)"
 
 
+class CarriesLieWhereNobodyStores(Edit):
+    rule = "loops.carry.stacked"
+    description = "a carry moves to where another one begins, which no kernel stores"
+    file = "impl/realize/looping.py"
+    first = "test_a_carry_moves_to_another_and_is_stacked"
+    old, new = "and root not in begun", "and root not in ()"
+
+
 class IterationsAreCalls(Edit):
     rule = "loops.iterations.call"
     description = "each iteration is a call"

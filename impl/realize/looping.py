@@ -201,8 +201,10 @@ class Repeated:
             node = loop.roots[root]
             if node.op is Ops.PARAM and node.arg[0] < loop.carries and _nbytes(node):
                 self.begins.setdefault(node.arg[0], root)
+        begun = set(self.begins.values())  # nobody stores these: no carry can lie there
         for root in loop.outputs:
-            if root >= loop.carries and _direct(alignment, *_region(loop, root)):
+            if root >= loop.carries and root not in begun \
+                    and _direct(alignment, *_region(loop, root)):
                 carry = loop.roots.index(loop.roots[root])
                 if carry < loop.carries and carry not in self.begins:
                     self.ends.setdefault(carry, root)

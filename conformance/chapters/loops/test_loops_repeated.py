@@ -1,6 +1,7 @@
 """What iterations do not do again. Chapter: spec/loops.md."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -130,6 +131,42 @@ def test_a_carry_lies_where_it_is_stacked(stacked: Callable[[Any, Any], Any], st
             rights = [y[number] if isinstance(y, tuple) else y for y in wanted]
             np.testing.assert_allclose(each.numpy(), np.stack(rights[::-1] if reverse else rights),
                                        1e-6)
+
+
+@verifies("loops.carry.stacked")
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("carries", [2, 3])
+def test_a_carry_moves_to_another_and_is_stacked(carries: int, computed: bool,
+                                                 reverse: bool) -> None:
+    firsts = [ROW + number for number in range(carries)]
+    orders = list(itertools.permutations(range(carries)))
+    chosen = [each for number in range(1, carries + 2)
+              for each in itertools.combinations(range(carries + 1), number)]
+
+    def step(order: tuple[int, ...], stacked: tuple[int, ...], before: Any) -> Any:
+        after = [before[number] for number in order]
+        if computed:
+            after[0] = after[0] * 0.5 + 1
+        # Each carry that an iteration begins with, and the first one that it ends with.
+        return tuple(after), tuple([*before, after[0]][number] for number in stacked)
+
+    with Context(DEVICE="REFERENCE"):
+        states = tuple(Tensor(first).realize() for first in firsts)
+        for case, (order, stacked, count) in enumerate(itertools.product(orders, chosen,
+                                                                         range(1, 5))):
+            if carries == 3 and count != 1 + case // 4 % 4:
+                continue  # there are many: each with one number of iterations
+            last, ys = func.scan(lambda c, _: step(order, stacked, c), states,  # noqa: B023
+                                 length=count, reverse=reverse)
+            found = Tensor.cat(*last, *(y.reshape(-1) for y in ys)).numpy()
+            state, rows = tuple(firsts), []
+            for _ in range(count):
+                state, row = step(order, stacked, state)
+                rows.append(row)
+            wanted = [*state, *np.stack(rows[::-1] if reverse else rows, 1).reshape(-1, 16)]
+            np.testing.assert_allclose(found, np.concatenate(wanted), 1e-6,
+                                       err_msg=f"{order} {stacked} {count}")
 
 
 @verifies("loops.iterations.call")
