@@ -77,20 +77,20 @@ class LastOfManyIsForgotten(Instead):
                 ("max", ["a"], {"axes": axes, "keepdims": statement["keepdims"]})]
 
 
-class DifferencesOfWhatIsRepeatedAreTurned(Rewriting):
+class DifferencesOfWhatIsGatheredAreTurned(Rewriting):
     rule = "statements.kind.any"
-    description = "a difference of bytes that an expand has repeated is taken the other way round"
+    description = "a difference of bytes that were gathered is taken the other way round"
 
     def __init__(self) -> None:
-        self.repeated: set[str] = set()
+        self.gathered: set[str] = set()
 
     def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
         name, sources = statement.get("to", ""), statement.get("from", [])
-        self.repeated.discard(name)
-        if statement["do"] == "expand":
-            self.repeated.add(name)
-        if statement["do"] == "sub" and kinds[sources[0]].dtype == "uint8" \
-                and self.repeated & {*sources}:
+        self.gathered.discard(name)
+        if statement["do"] == "gather":
+            self.gathered.add(name)
+        if statement["do"] == "sub" and kinds[sources[0]].dtype == "int8" \
+                and self.gathered & {*sources}:
             return [{**statement, "from": sources[::-1]}]
         return [statement]
 
