@@ -49,7 +49,12 @@ class Capture:
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
         _realize_all([h for h in living() if isinstance(h, Tensor) and not is_lost(h.uop)])
-        self.forgotten = forget_realized()  # r[impl replay.capture.whole]
+        # r[impl replay.arguments.depending]: by these, arguments name parameters that were pending.
+        # What was overwritten then is gone, so the function cannot write them down.
+        written = {node for each in parameters()
+                   if (node := expression_of(each.uop)).op is Ops.AFTER}
+        # r[impl replay.capture.whole]
+        self.forgotten = forget_realized(lambda node: node not in written)
         stand_ins = {id(tensor) for tensor in arguments.tensors.values()}
         part([h for h in living() if isinstance(h, Tensor) and id(h) not in stand_ins | self.aside])
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]

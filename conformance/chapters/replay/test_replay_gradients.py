@@ -157,6 +157,31 @@ def test_what_requires_a_gradient(body: Any) -> None:
 
 
 @verifies("replay.arguments.depending")
+@pytest.mark.parametrize("when", [0, 1, 3])
+@pytest.mark.parametrize("state", [False, True])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_gradient_inside_goes_to_a_parameter_to_which_is_still_to_be_assigned(
+        when: int, state: bool, alone: bool) -> None:
+    """In the call that is captured too: `alone`, nothing else requires a gradient."""
+    def slopes(capture: Callable[[Any], Any]) -> list[Any]:
+        p, q = Tensor([3.0, 4.0], requires_grad=True), Tensor([1.0, 2.0], requires_grad=not alone)
+        held, found = Tensor([0.0, 0.0]).realize(), list[Any]()
+        step = capture(lambda x: ((held if state else x) * q).sum().backward())
+        for number in range(5):
+            if number == when:
+                p.assign(p.detach() * 2.0)
+            p.grad = q.grad = None
+            given = p * p
+            if state:
+                held.assign(given)
+            step(given)
+            assert p.grad is not None
+            found += [p.grad.tolist(), q.grad is not None and q.grad.tolist(), p.tolist()]
+        return found
+    assert slopes(TinyJit) == slopes(lambda function: function)
+
+
+@verifies("replay.arguments.depending")
 def test_what_others_compute_requires_no_gradient_for_that() -> None:
     """What was pending when a capture began, and the memories of an optimiser."""
     p, x = Tensor([0.5, -0.5], requires_grad=True), Tensor([1.0, 2.0]).realize()
