@@ -83,7 +83,8 @@ def test_a_number_of_a_class_is_compared_as_a_number() -> None:
         more, x = More(), numbers(1.0, 2.0)
         step = TinyJit(lambda x: x * Rates.first + more.first * len(More.names))
         for turn in range(12):
-            Rates.first, More.names = float(1 + turn // 4), tuple("abc"[:2 + turn // 8])  # type: ignore[assignment]
+            Rates.first = float(1 + turn // 4)
+            More.names = tuple("abc"[:2 + turn // 8])  # type: ignore[assignment]
             wanted = [each * Rates.first + Rates.first * len(More.names) for each in (1.0, 2.0)]
             assert step(x).tolist() == wanted
         assert step.replays == 8, step.explain()
