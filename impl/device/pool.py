@@ -40,7 +40,7 @@ class Pool(Generic[Block]):
         self.alignment, self.limit, self.held = alignment, limit, 0
         self.blocks: dict[int, list[Block]] = {}
         self.returned: deque[Block] = deque()
-        self.lock = free_after_fork(threading.RLock())
+        self.lock = free_after_fork(threading.Lock())
 
     def make(self, size: int) -> Block:
         """A new block; raises something if there is not enough memory."""
