@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -56,6 +56,21 @@ def raised(error: Exception, picture: str) -> Counterexample:
     """What is said of code that raises."""
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     return Counterexample("raised", f"your code raised {text}", picture)
+
+
+def first_of_each(judged: Iterable[Iterable[Counterexample]],
+                  last: Collection[str] = ("raised",)) -> Iterator[Counterexample]:
+    """The first counterexample to each rule, of what is said of one problem after the other; no
+    further problem is looked at when one of the `last` rules is broken.
+    """
+    met: set[str] = set()
+    for found in judged:
+        for each in found:
+            if each.rule not in met:
+                met.add(each.rule)
+                yield each
+        if not met.isdisjoint(last):
+            return
 
 
 def is_whole(value: object) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson, published, raised
+from conformance.learn.lesson import Counterexample, Lesson, first_of_each, published, raised
 
 ALIAS, PROGRAM, HELD = "caching.key.alias", "caching.key.program", "caching.key.held"
 RENAMING, STABLE, HIT = "caching.key.renaming", "caching.key.stable", "caching.hit.equal"
@@ -183,14 +183,7 @@ DIFFERENT: tuple[tuple[str, Make, Make], ...] = (
 
 def keys(module: ModuleType) -> Iterator[Counterexample]:
     """The first pair of programs that breaks each rule of the lesson on caching."""
-    met: set[str] = set()
-    for rule, one, two in _pairs():
-        for found in _judged(module, rule, one, two):
-            if found.rule not in met:
-                met.add(found.rule)
-                yield found
-        if "raised" in met:
-            return
+    return first_of_each(_judged(module, *pair) for pair in _pairs())
 
 
 def _pairs() -> Iterator[tuple[str, Program, Program]]:

@@ -17,7 +17,14 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson, is_whole, published, raised
+from conformance.learn.lesson import (
+    Counterexample,
+    Lesson,
+    first_of_each,
+    is_whole,
+    published,
+    raised,
+)
 
 #: A sum as it was made: the number of a device, or the two sums that were added.
 Sum = Any
@@ -37,14 +44,8 @@ class PartMove(NamedTuple):
 
 def collectives(module: ModuleType) -> Iterator[Counterexample]:
     """The smallest number of devices for which each rule of the lesson is broken."""
-    met: set[str] = set()
-    for count in range(1, MOST):
-        for found in _judged(module, count):
-            if found.rule not in met:
-                met.add(found.rule)
-                yield found
-        if met & {"raised", EQUAL, BEFORE}:
-            return
+    return first_of_each((_judged(module, count) for count in range(1, MOST)),
+                         {"raised", EQUAL, BEFORE})
 
 
 def _judged(module: ModuleType, count: int) -> Iterator[Counterexample]:

@@ -19,7 +19,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from conformance.learn.lesson import Counterexample, Lesson, is_whole, published, raised
+from conformance.learn.lesson import (
+    Counterexample,
+    Lesson,
+    first_of_each,
+    is_whole,
+    published,
+    raised,
+)
 
 DERIVATIVE, BROADCAST = "gradient.value.derivative", "gradient.broadcast.sum"
 TIE = "gradient.max.tie"
@@ -206,14 +213,7 @@ def wanted(problem: Problem, upstream: Array) -> list[Array]:
 
 def gradient(module: ModuleType) -> Iterator[Counterexample]:
     """The first problem that breaks each rule of the lesson on gradients."""
-    met: set[str] = set()
-    for problem in problems():
-        found = _judged(module, problem)
-        if found and found.rule not in met:
-            met.add(found.rule)
-            yield found
-        if "raised" in met:
-            return
+    return first_of_each(filter(None, [_judged(module, problem)]) for problem in problems())
 
 
 def _judged(module: ModuleType, problem: Problem) -> Counterexample | None:

@@ -18,7 +18,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
+from conformance.learn.lesson import Counterexample, Lesson, first_of_each, is_whole, raised
 
 ITEMSIZE = 4  # bytes of an element: float32
 #: A tile may take so many halves of what the best one takes.
@@ -81,14 +81,7 @@ def best(product: Product) -> tuple[Work, int, int]:
 
 def kernel(module: ModuleType) -> Iterator[Counterexample]:
     """The first product that breaks each rule of the lesson on kernels."""
-    met: set[str] = set()
-    for product in products():
-        found = _judged(module, product)
-        if found is not None and found.rule not in met:
-            met.add(found.rule)
-            yield found
-        if "raised" in met:
-            return
+    return first_of_each(filter(None, [_judged(module, product)]) for product in products())
 
 
 def _judged(module: ModuleType, product: Product) -> Counterexample | None:

@@ -16,7 +16,14 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson, is_whole, published, raised
+from conformance.learn.lesson import (
+    Counterexample,
+    Lesson,
+    first_of_each,
+    is_whole,
+    published,
+    raised,
+)
 
 LEGAL, SAME, PEAK = ("ordering.legal.permutation", "ordering.deterministic.same",
                      "ordering.peak.not-worse")
@@ -188,14 +195,7 @@ def picture(problem: Problem, order: Sequence[int] | None = None) -> str:
 
 def orders(module: ModuleType) -> Iterator[Counterexample]:
     """The first problem that breaks each rule of the lesson on orders."""
-    met: set[str] = set()
-    for problem in problems():
-        for found in _judged(module, problem):
-            if found.rule not in met:
-                met.add(found.rule)
-                yield found
-        if met & {"raised", LEGAL}:
-            return
+    return first_of_each((_judged(module, problem) for problem in problems()), {"raised", LEGAL})
 
 
 def _given(problem: Problem, turned: bool = False) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from itertools import product
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson
+from conformance.learn.lesson import Counterexample, Lesson, first_of_each
 
 
 class Range(NamedTuple):
@@ -186,14 +186,8 @@ def picture(problem: Problem, found: Sequence[Any] = ()) -> str:
 
 def ordering(module: ModuleType) -> Iterator[Counterexample]:
     """The first problem that breaks each rule of the lesson on ordering."""
-    met: set[str] = set()
-    for number, problem in enumerate(problems()):
-        for found in _judged(module, problem, number):
-            if found.rule not in met:
-                met.add(found.rule)
-                yield found
-        if "raised" in met:
-            return
+    return first_of_each(_judged(module, problem, number)
+                         for number, problem in enumerate(problems()))
 
 
 def _judged(module: ModuleType, problem: Problem, number: int) -> Iterator[Counterexample]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
+from conformance.learn.lesson import Counterexample, Lesson, first_of_each, is_whole, raised
 
 SAFE, HELD, ONE = ("placement.in-place.safe", "placement.held.kept",
                    "placement.version.one-successor")
@@ -220,14 +220,7 @@ def _named(chosen: Sequence[int]) -> str:
 
 def versions(module: ModuleType) -> Iterator[Counterexample]:
     """The first problem that breaks each rule of the lesson on versions."""
-    met: set[str] = set()
-    for problem in problems():
-        for found in _judged(module, problem):
-            if found.rule not in met:
-                met.add(found.rule)
-                yield found
-        if "raised" in met:
-            return
+    return first_of_each(_judged(module, problem) for problem in problems())
 
 
 def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:

@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from conformance.learn.lesson import Counterexample, Lesson, is_whole, published, raised
+from conformance.learn.lesson import (
+    Counterexample,
+    Lesson,
+    first_of_each,
+    is_whole,
+    published,
+    raised,
+)
 
 EXACT, LOCAL = "ranges.index.exact", "ranges.reshape.local"
 INSIDE, OUTSIDE = "ranges.access.inside", "ranges.outside.zero"
@@ -194,14 +201,7 @@ def untouched(problem: Problem) -> list[tuple[int, int]]:
 
 def movement(module: ModuleType) -> Iterator[Counterexample]:
     """The first problem that breaks each rule of the lesson on movement."""
-    met: set[str] = set()
-    for problem in problems():
-        for found in _judged(module, problem):
-            if found.rule not in met:
-                met.add(found.rule)
-                yield found
-        if "raised" in met:
-            return
+    return first_of_each(_judged(module, problem) for problem in problems())
 
 
 def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:

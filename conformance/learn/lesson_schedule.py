@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
+from conformance.learn.lesson import Counterexample, Lesson, first_of_each, is_whole, raised
 
 COMPLETE, BUFFERS, FLOW = ("schedule.document.complete", "schedule.document.buffers",
                            "schedule.document.flow")
@@ -143,14 +143,7 @@ def picture(document: Document) -> str:
 
 def schedules(module: ModuleType) -> Iterator[Counterexample]:
     """The first document that breaks each rule of the lesson on schedules."""
-    met: set[str] = set()
-    for document in documents():
-        for found in _judged(module, document):
-            if found.rule not in met:
-                met.add(found.rule)
-                yield found
-        if "raised" in met:
-            return
+    return first_of_each(_judged(module, document) for document in documents())
 
 
 def _judged(module: ModuleType, document: Document) -> Iterator[Counterexample]:

@@ -16,7 +16,7 @@ from itertools import combinations_with_replacement
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
+from conformance.learn.lesson import Counterexample, Lesson, first_of_each, is_whole, raised
 from conformance.learn.lesson_caching import CACHING
 from conformance.learn.lesson_collectives import COLLECTIVES
 from conformance.learn.lesson_fragments import FRAGMENTS
@@ -77,14 +77,7 @@ def most_alive(problem: Problem) -> int:
 
 def memory(module: ModuleType) -> Iterator[Counterexample]:
     """The first problem that breaks each rule of the lesson on memory."""
-    met: set[str] = set()
-    for problem in problems():
-        for found in _judged(module, problem):
-            if found.rule not in met:
-                met.add(found.rule)
-                yield found
-        if "raised" in met:
-            return
+    return first_of_each(_judged(module, problem) for problem in problems())
 
 
 def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
