@@ -37,15 +37,21 @@ class Eig(NamedTuple):
     eigenvectors: Any
 
 
+#: From here on float32 does not know each degree, and a recurrence of SciPy runs for seconds.
+_HIGHEST_DEGREE = 1 << 24
+
+
 def _of_scipy(*given: Any) -> list[np.ndarray]:
-    """A function of SciPy by name, of arrays.
+    """A function of SciPy by name, of arrays. A polynomial of no degree, or a huge one, is NaN.
 
     Raises:
         ArgumentError: SciPy is not installed.
     """
     *arrays, name = given
+    known = np.True_
     if name.startswith("eval_"):  # the degree of a polynomial is a whole number
-        arrays[0] = arrays[0].astype(np.int64)
+        known = np.abs(arrays[0]) < _HIGHEST_DEGREE
+        arrays[0] = np.where(known, arrays[0], 0).astype(np.int64)
     try:
         from scipy import special
     except ImportError as error:
@@ -53,7 +59,8 @@ def _of_scipy(*given: Any) -> list[np.ndarray]:
                             "pip install scipy") from error
     with np.errstate(all="ignore"):
         found = getattr(special, name)(*arrays)
-        return [np.asarray(found[0] if isinstance(found, tuple) else found, np.float64)]
+        found = found[0] if isinstance(found, tuple) else found
+        return [np.where(known, found, np.nan)]
 
 
 class Scientific(Linalg):
