@@ -67,6 +67,7 @@ class ImplPatch:
 def _forget() -> None:
     """Drop what this process has planned and compiled."""
     import_module("impl.schedule").schedule_cache.clear()
+    import_module("impl.realize.looping")._bodies.clear()  # of graphs that somebody still has
     for device in import_module("impl.device").Device.opened.values():
         device.programs.clear()
 

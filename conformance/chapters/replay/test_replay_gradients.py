@@ -314,24 +314,24 @@ def test_a_step_that_updates_its_parameters() -> None:
 
 
 @verifies("replay.gradient.eager")
-@pytest.mark.parametrize("flagged", [False, True])
+@pytest.mark.parametrize("flagged", ["neither", "below", "both"])
 @pytest.mark.parametrize("computed", [False, True])
-def test_an_argument_that_is_computed_for_the_call(flagged: bool, computed: bool) -> None:
+def test_an_argument_that_is_computed_for_the_call(flagged: str, computed: bool) -> None:
     """Also in the call that is captured, which forgets for its time what was computed before."""
     def body(x: Tensor) -> Tensor:
         return (x * x * 3).sum()
 
     def slopes(function: Any, number: int) -> Any:
-        below = Tensor([1.0, float(number)], requires_grad=True)
+        below = Tensor([1.0, float(number)], requires_grad=flagged != "neither")
         x = below * 2
         other = (x * 5).sum()  # is not computed by the call
-        if flagged:
+        if flagged == "both":
             x.requires_grad_()
         if computed:
             x.realize()
         result = function(x)
         return [each.tolist() for root in (result, result + other)
-                for each in root.gradient(x, below)]
+                for each in root.gradient(*[x, below][:1 if flagged == "neither" else 2])]
 
     step = TinyJit(body)
     for number in range(5):
@@ -369,14 +369,14 @@ def test_a_result_beside_a_state_that_is_written_holds_its_arguments() -> None:
     w, mean = Tensor([3.0, 4.0], requires_grad=True), Tensor([0.0, 0.0]).realize()
     buffers: list[Any] = []
 
-    def body(x: Tensor) -> Tensor:
+    def body(x: Tensor) -> tuple[Tensor, Tensor]:
         mean.assign(mean * 0.5 + x.detach())
-        return x * x * w
+        return x * x * w, mean * w
     step = TinyJit(body)
     for number in range(5):
         x = Tensor([1.0, float(number)]).realize()
         buffers.append(weakref.ref(x.uop.arg[0]))
-        result = step(x)
+        result, _ = step(x)
         del x
         w.grad = None
         result.sum().backward()

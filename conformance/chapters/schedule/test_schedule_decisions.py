@@ -213,7 +213,7 @@ def test_outputs_hold_what_was_asked_for() -> None:
     rows = Tensor.schedule_document(x * 2, state, (x * 2).reshape(2, 2))
     kinds = {buffer["id"]: buffer["kind"] for buffer in rows["buffers"]}
     outputs = [kinds[number] for number in rows["outputs"]]
-    assert sorted(outputs) == ["output", "output", "state"]
+    assert sorted(outputs) == ["output", "state"]  # shapes of one value share a buffer
     written = {touch["buffer"] for row in rows["kernels"] for touch in row["writes"]}
     assert set(rows["outputs"]) <= written
 
