@@ -299,8 +299,8 @@ class ReplacedParametersAreNone(Edit):
     description = "nothing is kept of what was computed from a parameter that was replaced"
     file = "impl/tensor/base.py"
     first = "test_nothing_is_kept_of_what_no_parameter_is_in"
-    old = "        if self._parameter:\n            note_parameter(self.uop)\n        return self"
-    new = "        return self"
+    old = "            self._own_variable()\n            note_parameter(self.uop)\n"
+    new = "            self._own_variable()\n"
 
 
 class ForgottenWaysAreZero(Edit):

@@ -485,12 +485,33 @@ class RegionsOfAnyShape(ImplPatch):
 
 
 class ParametersShareNodes(ImplPatch):
-    rule = "tensor.parameter.own"
+    rule = "tensor.parameter.own+2"
     description = "two parameters of one value are one variable"
     target = "impl.tensor.base:TensorBase._own_memory"
 
     def replacement(self, original: Function) -> Function:
         return lambda tensor: tensor
+
+
+class FrozenStillWanted(ImplPatch):
+    rule = "tensor.parameter.frozen"
+    description = "what depends on a frozen tensor says that it requires a gradient"
+    target = "impl.tensor.base:freeze_parameter"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda value, frozen=True: None
+
+
+class ReplacedIsNoVariable(ImplPatch):
+    rule = "tensor.parameter.own+2"
+    description = "a parameter that denotes another value is no variable any more"
+    target = "impl.tensor.base:TensorBase._own_variable"
+
+    def replacement(self, original: Function) -> Function:
+        def own_variable(tensor: Any) -> None:
+            if not tensor._parameter:
+                original(tensor)
+        return own_variable
 
 
 class NearestClassCounts(ImplPatch):

@@ -92,10 +92,10 @@ class Body:
         given = [inputs[slot] for slot in self.given]
         self.segments.run([each for each in given if each is not None] + list(results))
 
-
     def run_along(self, rows: Mapping[int, _Places], carried: Mapping[int, _Places],
                   results: Sequence[_Places]) -> bool:
-        """Run all iterations behind the first one, which has run; False if that is not quicker.
+        """Run all iterations behind the first one, which has run; False if their kernels
+        are not one table that the device can repeat.
 
         `carried` lies where the iteration before has left it. What else goes in lies where it lay.
         """

@@ -14,6 +14,7 @@ from impl.following.reads import MOST_BYTES
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh
 from impl.tensor import Tensor
+from impl.tensor.parameters import needs_gradient
 
 
 @dataclass
@@ -119,7 +120,7 @@ def form(described: Any) -> Any:
 def _gradient(tensor: Tensor) -> tuple[str, ...]:
     """What a tensor says of gradients, if it says anything."""
     # r[impl replay.arguments.depending]
-    depends = (_DEPENDS,) if tensor._parameter is None and tensor.requires_grad else ()
+    depends = (_DEPENDS,) if tensor._parameter is None and needs_gradient(tensor.uop) else ()
     if tensor._parameter is None and tensor.grad is None:
         return depends
     return (f"requires_grad {tensor._parameter}", "no gradient" if tensor.grad is None

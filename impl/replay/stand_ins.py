@@ -17,7 +17,7 @@ from impl.ir import note_late
 from impl.replay.arguments import Arguments, take_apart
 from impl.replay.results import mapped
 from impl.tensor import Tensor
-from impl.tensor.parameters import note_dependent, realize_unasked
+from impl.tensor.parameters import needs_gradient, note_dependent, realize_unasked
 
 #: Arguments in which a function can put nothing.
 _WHOLE = ("Tensor", "Variable", "int", "bool", "float", "str", "bytes", "NoneType", "complex",
@@ -112,7 +112,7 @@ def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
     copies: dict[Buffer, Buffer] = {}
     found: dict[int, Tensor] = {}
     for tensor in tensors:
-        leaf = leaf_of(tensor.uop)
+        leaf, depends = leaf_of(tensor.uop), needs_gradient(tensor.uop)
         assert leaf is not None
         buffer = leaf.arg[0]
         if buffer not in copies:
@@ -121,10 +121,10 @@ def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
         stand_in.grad = tensor.grad
         if tensor._parameter is not None:  # r[impl replay.arguments.form]: also if it is not wanted
             stand_in.requires_grad = tensor._parameter
-        elif leaf.late is not None or tensor.requires_grad:
+        elif leaf.late is not None or depends:
             # r[impl replay.arguments.depending]: it may be what a parameter is, under another name
-            note_late(stand_in.uop, (expression_of, tensor.requires_grad, leaf))
-            if tensor.requires_grad:
+            note_late(stand_in.uop, (expression_of, depends, leaf))
+            if depends:
                 note_dependent(stand_in.uop)
         found.setdefault(id(tensor), stand_in)
     return found

@@ -33,6 +33,7 @@ from impl.tensor.origins import note_origin
 from impl.tensor.parameters import (
     as_written,
     dependent_bits,
+    freeze_parameter,
     is_held_twice,
     mode,
     needs_gradient,
@@ -662,6 +663,7 @@ class TensorBase(metaclass=Named):
                              "give a tensor of the same shape and dtype")
         self.uop, self.device = other.uop, other.device
         if self._parameter:
+            self._own_variable()
             note_parameter(self.uop)
         return self
 
@@ -671,22 +673,24 @@ class TensorBase(metaclass=Named):
         such tensors requires one, too, as in PyTorch.
 
         Setting it to True makes the tensor a variable of its own: its memory is shared with no
-        other tensor, even where another one has the same value (r[tensor.parameter.own]).
+        other tensor, even where another one has the same value (r[tensor.parameter.own+2]).
         """
-        return bool(self._parameter) or \
-            self._parameter is None and self.dtype.kind == "f" and needs_gradient(self.uop)
+        if self._parameter is not None:
+            return self._parameter
+        return needs_gradient(self.uop, frozen=False)  # r[impl tensor.parameter.frozen]
 
     @requires_grad.setter
     def requires_grad(self, wanted: Any) -> None:
         if not wanted:
+            if self._parameter:
+                freeze_parameter(self.uop)
             self._parameter = False
             return
         if self.dtype.kind != "f":
             raise DTypeError("requires_grad", f"a tensor of {self.dtype.name} has no gradient",
                              "use a floating dtype: .float()")
         if not self._parameter:
-            if self.uop.op is not Ops.BUFFER or is_held_twice(self):
-                self._own_memory()
+            self._own_variable()
             self._parameter = True
             register_parameter(self)
 
@@ -695,12 +699,17 @@ class TensorBase(metaclass=Named):
         self.requires_grad = wanted
         return self
 
+    def _own_variable(self) -> None:
+        """Be one variable, which no other one is, and which stays the same where it is computed."""
+        if self.uop.op is not Ops.BUFFER or is_held_twice(self):
+            self._own_memory()
+
     def _own_memory(self) -> Self:
         """Let the value be stored in memory of this tensor's own."""
         leaf = new_buffer_node(self.device, self.dtype, self.shape,
                                sharding=self.runtime.sharding(self))
         # A gradient of the other one's memory is none of this one's.
         value = nodes.detach(self.uop) if self.uop.op is Ops.BUFFER else self.uop
-        self.uop = write(leaf, leaf, value)  # r[impl tensor.parameter.own]
+        self.uop = write(leaf, leaf, value)  # r[impl tensor.parameter.own+2]
         self._ancestors = ()
         return self

@@ -10,7 +10,7 @@ from typing import Any
 
 from impl.effects import Buffer, mark_realized
 from impl.gradient import nodes, sources_of
-from impl.ir import Ops, UOp
+from impl.ir import Ops, UOp, in_memory
 
 
 class _Mode(threading.local):
@@ -31,6 +31,8 @@ mode = _Mode()
 _parameters: dict[int, weakref.ref[Any]] = {}
 #: The memory in which a tensor that requires a gradient lies, or lay.
 _wanted: weakref.WeakSet[Buffer] = weakref.WeakSet()
+#: Those of which the tensor requires none any more.
+_frozen: weakref.WeakSet[Buffer] = weakref.WeakSet()
 #: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
 dependent_bits = [0]
 
@@ -43,9 +45,19 @@ def note_parameter(value: UOp) -> None:
             _wanted.add(node.arg[0])
 
 
+def freeze_parameter(value: UOp, frozen: bool = True) -> None:
+    """Note of the memory in which a tensor lies whether that requires no gradient any more."""
+    while value.op is Ops.AFTER:
+        value = value.src[0]
+    leaf = in_memory(value)
+    if leaf is not None:
+        (_frozen.add if frozen else _frozen.discard)(leaf.arg[0])
+
+
 def register_parameter(tensor: Any) -> None:
     """Note a living tensor that requires a gradient from now on."""
     note_parameter(tensor.uop)
+    freeze_parameter(tensor.uop, frozen=False)
     _parameters[id(tensor)] = weakref.ref(tensor, functools.partial(_forget, id(tensor)))
 
 
@@ -114,12 +126,14 @@ def slope_sources(node: UOp) -> tuple[UOp, ...]:
     return sources_of(node)
 
 
-def needs_gradient(node: UOp) -> bool:
+def needs_gradient(node: UOp, *, frozen: bool = True) -> bool:
     """Whether a value depends on a parameter: whether somebody may ask for a gradient through it.
+
+    That may be a `frozen` one, too: it may be made to require a gradient again.
 
     `is_dependent` answers at once, and yes too often: it knows buffers by 192 bits.
     """
-    seen, stack = set[UOp](), [node]
+    seen, stack = set[UOp](), [node] if node.dtype.kind == "f" else []
     while stack:
         each = stack.pop()
         if each in seen or not is_dependent(each):
@@ -127,8 +141,12 @@ def needs_gradient(node: UOp) -> bool:
         seen.add(each)
         if each.op is not Ops.BUFFER:
             stack += slope_sources(each)
-        elif each.arg[0] in _wanted or is_held(each):
+        elif each.arg[0] in _wanted and (frozen or each.arg[0] not in _frozen):
             return True
+        elif is_held(each):
+            if frozen:
+                return True
+            stack.append(nodes.expression_of(each))
         elif each.late is None:
             stack.append(nodes.kept_expression(each))
     return False

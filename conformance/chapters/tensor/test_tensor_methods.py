@@ -730,7 +730,7 @@ def test_scatter() -> None:
     assert column.tolist() == [[0, 6, 0, 0], [0, 0, 7, 0], [5, 0, 0, 0]]
 
 
-@verifies("tensor.parameter.own")
+@verifies("tensor.parameter.own+2")
 def test_parameters_share_no_node() -> None:
     a, b = Tensor.ones(3, requires_grad=True), Tensor.ones(3, requires_grad=True)
     plain = Tensor.ones(3)
@@ -740,6 +740,34 @@ def test_parameters_share_no_node() -> None:
     assert c.uop is not d.uop
     assert (a.tolist(), b.tolist(), c.tolist(), d.tolist()) == (
         [1, 1, 1], [1, 1, 1], [0, 0], [0, 0])
+
+
+@verifies("tensor.parameter.own+2")
+def test_a_parameter_that_denotes_another_value_stays_a_variable() -> None:
+    w, x = Tensor([3.0, 4.0], requires_grad=True), Tensor([1.0, 7.0])
+    w.replace(x * 2)
+    loss, equal = (w * 5).sum(), (x * 2 * w).sum()
+    w.realize()
+    loss.backward()
+    assert w.grad is not None and w.grad.tolist() == [5.0, 5.0]
+    equal.backward()
+    assert w.grad.tolist() == [7.0, 19.0]
+
+
+@verifies("tensor.parameter.frozen")
+def test_what_is_frozen_wants_no_gradient() -> None:
+    w, b = Tensor([3.0], requires_grad=True), Tensor([1.0], requires_grad=True)
+    before = w * 2
+    assert before.requires_grad
+    w.requires_grad_(False)
+    assert not w.requires_grad and not (w * 2).requires_grad and (w * 2 + b).requires_grad
+    assert not (w * 2).realize().requires_grad
+    w.requires_grad_(True)
+    assert (w * 2).requires_grad and before.requires_grad
+    before.backward()
+    assert w.grad is not None and w.grad.tolist() == [2.0]
+    w.assign(b.detach() * 5).requires_grad_(False)
+    assert not (w * 2).requires_grad and (b * 2).requires_grad
 
 
 # Dtypes
