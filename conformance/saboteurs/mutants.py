@@ -10,7 +10,8 @@
 A fault, or a mutant, is the code of an implementation with one change. The checks of the suite are
 asked one after the other until one fails, and then random programs, `--fuzz` of them. No test of
 this project's own is asked. What lives is listed; each is a hole in the suite, or the same
-implementation in other words.
+implementation in other words. What is not decided after `--busy` seconds of the processor is
+neither found nor alive: it is counted apart, with the check that was asked last.
 
 The faults are in the small runtime `conformance.saboteurs.runtime`, and in `impl`. They were
 written with only the specification at hand; `faults.json`, `faults-second.json` and
@@ -29,7 +30,7 @@ import resource
 import signal
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -75,9 +76,11 @@ UNCHANGED = "nothing: it shows what the code itself shows"
 SOME = 50
 #: Chapters whose checks find most of what is wrong with a schedule: they are asked first.
 FIRST = ("conventions", "effects", "placement", "dependencies", "memory", "schedule")
-#: Seconds of the processor for the first programs and for all, and seconds of the clock; what does
-#: not end by then is found.
-AT_FIRST, BUSY, LIMIT = 25, 240, 1800.0
+#: What is said of a change about which nothing is known, because the time is over.
+UNDECIDED = "no time"
+#: Seconds of the processor for the first programs and for all, those in which what is asked can
+#: still say where it was, and seconds of the clock.
+AT_FIRST, BUSY, GRACE, LIMIT = 25, 600, 10, 3600.0
 
 
 @dataclass(frozen=True)
@@ -163,12 +166,14 @@ class Asked:
     """What is asked of each change.
 
     `usual` is what an implementation without a change shows of a few programs. With it, a change
-    that shows the same is not asked more: perhaps it is none.
+    that shows the same is not asked more: perhaps it is none. After `busy` seconds of the
+    processor nothing more is asked.
     """
 
     programs: int = 1000
     profile: str = "default"
     usual: str = ""
+    busy: int = BUSY
 
 
 def shown(subject: Subject) -> tuple[str, str]:
@@ -190,8 +195,11 @@ def shown(subject: Subject) -> tuple[str, str]:
     return "", digest.hexdigest()
 
 
-def found_by(change: Change, asked: Asked) -> str:
-    """What finds a change, the name of a check or the number of a program; "" if nothing does."""
+def found_by(change: Change, asked: Asked, tell: Callable[[str], None] = lambda name: None) -> str:
+    """What finds a change, the name of a check or the number of a program; "" if nothing does.
+
+    `tell` is told each of them before it is asked.
+    """
     profile = asked.profile
     subject = Subject.of(change.implementation, profile=profile)
     subject.shrinks = False
@@ -205,12 +213,14 @@ def found_by(change: Change, asked: Asked) -> str:
         found, digest = shown(subject)
         if found or digest == asked.usual or asked.usual == WANTED:
             return found or (digest if asked.usual == WANTED else UNCHANGED)
-        resource.setrlimit(resource.RLIMIT_CPU, (BUSY, BUSY))
+        _limit(asked.busy, asked)
     for check in sorted(collect(), key=_late):
+        tell(check.name)
         if run_check(subject, check, subject.info.observes, ()).verdict in ("fail", "error"):
             return check.name
     job = Job(change.implementation, count=asked.programs, styles="general:1 effects:4")
     for number in range(asked.programs):
+        tell(f"program {number}")
         if number % PROGRAMS_OF_A_CACHE == 0:
             subject.adapter.reset()
         style, _, options = options_of(job, number)
@@ -225,15 +235,27 @@ def _late(check: Check) -> tuple[bool, bool]:
     return any(each in check.name for each in LAST), check.chapter not in FIRST
 
 
+def _limit(seconds: int, asked: Asked) -> None:
+    """Give this process so many seconds of the processor: then it is told that they are over."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, asked.busy + GRACE))
+
+
 def _in_child(change: Change, asked: Asked, answer: Connection) -> None:
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_CPU, (AT_FIRST if asked.usual else BUSY, BUSY))
+    last = ["the first program"]
+
+    def over(*_: object) -> None:
+        answer.send(f"{UNDECIDED}: in {last[-1]}")
+        os._exit(0)
+
+    signal.signal(signal.SIGXCPU, over)
+    _limit(min(AT_FIRST, asked.busy) if asked.usual else asked.busy, asked)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
     change.install()
     try:
-        answer.send(found_by(change, asked))
+        answer.send(found_by(change, asked, last.append))
     except BaseException as error:  # it cannot even be loaded, or ends the process
         answer.send(f"{type(error).__name__}")
     os._exit(0)
@@ -253,9 +275,11 @@ def tried(change: Change, asked: Asked) -> str:
     process.start()
     other.close()
     try:
-        found: str = mine.recv() if mine.poll(LIMIT) else "it does not end"
-    except EOFError:
-        found = "it ends the process"
+        found: str = mine.recv() if mine.poll(LIMIT) else f"{UNDECIDED}: by the clock"
+    except EOFError:  # it ends the process, or is ended where no handler is called any more
+        process.join()
+        found = f"{UNDECIDED}: ended from outside" if process.exitcode == -signal.SIGKILL \
+            else "it ends the process"
     try:
         os.killpg(process.pid or 0, signal.SIGKILL)
     except ProcessLookupError:
@@ -264,25 +288,31 @@ def tried(change: Change, asked: Asked) -> str:
     return found
 
 
+def _is_found(found: str) -> bool:
+    return found not in ("", UNCHANGED) and not found.startswith(UNDECIDED)
+
+
 def table(results: Sequence[tuple[Change, str]]) -> str:
     """A line for each kind."""
     total, killed = Counter[str](), Counter[str]()
     same = sum(found == UNCHANGED for _, found in results)
+    late = sum(found.startswith(UNDECIDED) for _, found in results)
     for change, found in results:
-        if found == UNCHANGED:
+        if found == UNCHANGED or found.startswith(UNDECIDED):
             continue
         for kind in (change.kind, "all"):
             total[kind] += 1
             killed[kind] += bool(found)
     lines = [f"{kind:<14}{killed[kind]:>5} of {count:>4}{100 * killed[kind] / count:>6.0f} %"
              for kind, count in sorted(total.items(), key=lambda each: each[0] == "all")]
-    return "\n".join([*lines, *[f"{same} more show what the code itself shows"] * bool(same)])
+    return "\n".join([*lines, *[f"{same} more show what the code itself shows"] * bool(same),
+                      *[f"{late} more were not decided in time"] * bool(late)])
 
 
 def speed(results: Sequence[tuple[Change, str]], seconds: Sequence[float]) -> str:
     """How long it took to find what was found, by the clock of this machine; "" for nothing."""
     taken = sorted(each for each, (_, found) in zip(seconds, results, strict=True)
-                   if found not in ("", UNCHANGED))
+                   if _is_found(found))
     if not taken:
         return ""
     return (f"found in {median(taken):.1f} s (median), nine of ten in "
@@ -293,13 +323,14 @@ def report(results: Sequence[tuple[Change, str]], seconds: Sequence[float],
            options: argparse.Namespace) -> dict[str, Any]:
     return {"format": FORMAT, "commit": commit(), "count": options.count, "seed": options.seed,
             "of": options.of, "set": options.set, "fuzz": options.fuzz, "profile": options.profile,
+            "busy": options.busy,
             "results": [{"kind": change.kind, "name": change.name, "found by": found,
                          "seconds": round(taken, 1)}
                         for (change, found), taken in zip(results, seconds, strict=True)]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it.  The status is 0 when nothing lives."""
+    """Run it.  The status is 0 when nothing lives, and all was decided."""
     parser = argparse.ArgumentParser(prog="python -m conformance.saboteurs.mutants",
                                      description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -315,6 +346,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", default="", help="only faults whose name has this in it")
     parser.add_argument("--fuzz", type=int, default=1000, help="random programs for what lives")
     parser.add_argument("--profile", default="default", help="of the suite")
+    parser.add_argument("--busy", type=int, default=BUSY,
+                        help="seconds of the processor for each; what takes longer is not decided")
     parser.add_argument("--report", type=Path, help="where to write what was found")
     parser.add_argument("--serve", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -325,7 +358,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         serve(getattr(import_module(module), name)(), sys.stdin, sys.stdout)
         return 0
     asked = Asked(options.fuzz, options.profile,
-                  usual(SUBJECTS[options.of or "runtime"][0]) if options.changed else "")
+                  usual(SUBJECTS[options.of or "runtime"][0]) if options.changed else "",
+                  options.busy)
     changes = drawn(options.count, options.seed, options.of or "runtime", options.reached) \
         if options.count \
         else written(options.kind, options.name, options.of, options.set)
@@ -336,7 +370,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.append((change, tried(change, asked)))
             seconds.append(monotonic() - begun)
             found = results[-1][1]
-            verdict = "LIVES" if not found else found if found == UNCHANGED else f"found by {found}"
+            verdict = f"found by {found}" if _is_found(found) else found or "LIVES"
             print(f"{change.kind:<12}{change.name}: {verdict}", flush=True)
             if options.report:
                 said = json.dumps(report(results, seconds, options), indent=1)
@@ -344,7 +378,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     print(table(results), speed(results[:len(seconds)], seconds), sep="\n")
-    return int(any(not found for _, found in results))
+    return int(any(not found or found.startswith(UNDECIDED) for _, found in results))
 
 
 if __name__ == "__main__":

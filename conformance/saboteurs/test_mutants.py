@@ -34,6 +34,20 @@ def test_mutants_are_drawn_from_the_seed() -> None:
         "found in 2.0 s (median), nine of ten in 3.0 s"
 
 
+def test_what_takes_too_long_is_neither_found_nor_alive() -> None:
+    file = "conformance/saboteurs/runtime/schedule.py"
+    code = (ROOT / file).read_text(encoding="utf-8")
+    endless = mutants.Change("x", "endless", mutants.RUNTIME, file, code.replace(
+        "def planned(", "def planned(*_, **__):\n    while True:\n        pass\n\n\ndef unused("))
+    assert endless.text != code
+    found = mutants.tried(endless, mutants.Asked(0, busy=2))
+    assert found == f"{mutants.UNDECIDED}: in the first program"
+    assert mutants.table([(endless, found), (endless, "test_x")]).splitlines() == [
+        "x                 1 of    1   100 %", "all               1 of    1   100 %",
+        "1 more were not decided in time"]
+    assert not mutants.speed([(endless, found)], [3.0])
+
+
 def test_what_shows_the_same_is_no_part_of_the_rate() -> None:
     file, *_ = mutants.SUBJECTS["runtime"][1][0].rpartition("*")
     code = (ROOT / file / "schedule.py").read_text(encoding="utf-8")
