@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeAlias
 
 from impl.dtypes import DType
@@ -22,8 +23,14 @@ def likeness(task: object, dtype: DType) -> Likeness | None:
     """What a transfer has in common with those that it may go with; None of what goes alone."""
     # r[impl collectives.together.bucket+2]
     if isinstance(task, Transfer) and task.kind == "all-reduce":
-        return replace(task, cut=0), dtype
+        return _uncut(task), dtype
     return None
+
+
+@lru_cache(4096)
+def _uncut(transfer: Transfer) -> Transfer:
+    """Of what would be sent otherwise nothing is said: that of each is another."""
+    return replace(transfer, cut=0)
 
 
 def gone_together(transfers: Sequence[Transfer]) -> Transfer:

@@ -16,7 +16,7 @@ from impl.gradient import nodes
 from impl.ir import ELEMENTWISE, Ops, Shape, UOp
 from impl.multi.coordinates import coordinate
 from impl.multi.mesh import Mesh, Sharding, piece
-from impl.multi.transfers import NOTED, Axes, Due, Transfer, bytes_sent, passages
+from impl.multi.transfers import NOTED, Axes, Due, Transfer, as_if_cut, bytes_sent, passages
 from impl.places import copied_to, device_kind
 from impl.symbolic import identical, is_symbolic
 
@@ -119,7 +119,9 @@ def _sent(given: Piece, axes: Axes) -> UOp:
             node = axis_in_pieces(node, cut, given.shape[cut], transfer.count, True)
             now[cut] = transfer.axis
         if transfer.kind == "all-reduce":
-            transfer = replace(transfer, cut=_sent_if_cut(node, now, transfer))
+            shape = nodes.shape_of(node)
+            if not any(map(is_symbolic, shape)):
+                transfer = as_if_cut(transfer, shape, tuple(now), node.dtype.itemsize)
         node = _exchanged(node, transfer) or copied_to(node, transfer)
         if joined is not None:
             node = _joined(node, joined, given.shape[joined])
@@ -145,22 +147,6 @@ def _exchanged(node: UOp, transfer: Transfer) -> UOp | None:
     own = UOp(Ops.CONTIGUOUS, node.dtype, (node,))  # computed once, for both
     other = copied_to(own, replace(transfer, kind="permute", shift=1))
     return UOp(transfer.op, node.dtype, (own, other))
-
-
-def _sent_if_cut(node: UOp, axes: Sequence[str | None], transfer: Transfer) -> int:
-    """Bytes that each device would send, at least, if what all need of a combination were needed
-    cut along one axis more; 0 where none can be cut, or what there is is of a few bytes.
-    """
-    shape, count = nodes.shape_of(node), transfer.count
-    if any(map(is_symbolic, shape)):
-        return 0
-    nbytes = math.prod(shape) * node.dtype.itemsize
-    if nbytes < 8 * count:
-        return 0
-    scattered = replace(transfer, kind="reduce-scatter")
-    # r[impl multi.transfer.cut+2]: as many pieces as devices, the last one filled up
-    return min((scattered.sent(nbytes // size * piece(size, count) * count)
-                for size, name in zip(shape, axes, strict=True) if name is None), default=0)
 
 
 def _instead(node: UOp, axes: Axes, wanted: Axes) -> str:
