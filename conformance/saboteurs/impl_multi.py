@@ -409,7 +409,7 @@ class AdvisesWithoutAReason(Edit):
 class TellsTheWholeSum(Edit):
     rule = "multi.transfer.cut+2"
     description = "a result that is needed cut is said to need half the bytes of a whole one"
-    file = "impl/multi/pieces.py"
+    file = "impl/multi/transfers.py"
     old, new = "nbytes // size * piece(size, count) * count", "nbytes"
 
 
