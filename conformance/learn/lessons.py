@@ -34,6 +34,7 @@ from conformance.learn.lesson_render import RENDER
 from conformance.learn.lesson_replay import REPLAY
 from conformance.learn.lesson_rewrite import REWRITE
 from conformance.learn.lesson_schedule import SCHEDULE
+from conformance.learn.lesson_searching import SEARCHING
 from conformance.learn.lesson_sizes import GROWTH
 from conformance.learn.lesson_symbolic import SYMBOLIC
 from conformance.learn.lesson_training import TRAINING
@@ -233,5 +234,5 @@ LESSONS = {
     "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "render": RENDER,
     "fusion": FUSION, "online": ONLINE, "placement": PLACEMENT, "ordering": ORDERING,
     "order": ORDER, "memory": MEMORY, "caching": CACHING, "kernel": KERNEL,
-    "fragments": FRAGMENTS, "replay": REPLAY, "sizes": GROWTH,
+    "searching": SEARCHING, "fragments": FRAGMENTS, "replay": REPLAY, "sizes": GROWTH,
     "collectives": COLLECTIVES, "training": TRAINING}

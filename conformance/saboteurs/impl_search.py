@@ -115,6 +115,14 @@ class SearchForgetsTheRest(RestIsNotStored):
     first = "test_a_search_keeps_the_values"
 
 
+class OneSampleGivesUp(Edit):
+    rule = "searching.trial.harmless"
+    description = "what was disturbed once is given up as slow"
+    first = "test_one_sample_that_was_disturbed_gives_nobody_up"
+    file = "impl/searching/beam.py"
+    old, new = "_SURE = 2", "_SURE = 1"
+
+
 class EverySearchIsRemembered(Edit):
     rule = "searching.found.later"
     description = "nothing that a search found is ever forgotten"

@@ -147,6 +147,20 @@ def test_a_lucky_sample_does_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(product, FakeBench()) == list(start)
 
 
+@verifies("searching.trial.harmless")
+def test_one_sample_that_was_disturbed_gives_nobody_up() -> None:
+    product = kb.matmul(8, 8, 8)
+    made = beam._Search(product, FakeBench(), 2, [])
+    runners = [beam._Candidate((), product, program=name) for name in ("steady", "disturbed",
+                                                                       "slow")]
+    seconds = {"steady": iter([10.0] * 5), "disturbed": iter([9.0, 27.0, 9.0, 9.0, 9.0]),
+               "slow": iter([90.0] * 5)}  # the first of each makes caches warm
+    made.trial = SimpleNamespace(sample=lambda name: next(seconds[name]))  # type: ignore
+    made._race(runners, ())
+    assert [each.seconds for each in runners] == [10.0, 9.0, 90.0]
+    assert len(list(seconds["slow"])) == 2
+
+
 @verifies("searching.found.later")
 @pytest.mark.usefixtures("timed")
 def test_what_was_found_is_kept_for_equal_questions() -> None:
