@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from conformance.learn.lesson import Counterexample, Lesson, first_of_each, is_whole, raised
 from conformance.learn.lesson_caching import CACHING
 from conformance.learn.lesson_collectives import COLLECTIVES
+from conformance.learn.lesson_finding import FINDING
 from conformance.learn.lesson_fragments import FRAGMENTS
 from conformance.learn.lesson_fusion import FUSION
 from conformance.learn.lesson_gradient import GRADIENT
@@ -235,4 +236,4 @@ LESSONS = {
     "fusion": FUSION, "online": ONLINE, "placement": PLACEMENT, "ordering": ORDERING,
     "order": ORDER, "memory": MEMORY, "caching": CACHING, "kernel": KERNEL,
     "searching": SEARCHING, "fragments": FRAGMENTS, "replay": REPLAY, "sizes": GROWTH,
-    "collectives": COLLECTIVES, "training": TRAINING}
+    "collectives": COLLECTIVES, "finding": FINDING, "training": TRAINING}
