@@ -14,9 +14,9 @@ implementation in other words. What is not decided after `--busy` seconds of the
 neither found nor alive: it is counted apart, with the check that was asked last.
 
 The faults are in the small runtime `conformance.saboteurs.runtime`, and in `impl`. They were
-written with only the specification at hand; `faults.json`, `faults-second.json` and
-`faults-third.json` have them, by kind. Mutants are those of `conformance.saboteurs.mutation`. No
-file is changed.
+written with only the specification at hand; `faults.json`, `faults-second.json`,
+`faults-third.json` and `faults-fourth.json` have them, by kind. Mutants are those of
+`conformance.saboteurs.mutation`. No file is changed.
 """
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ FORMAT = "tensor-mutants/1"
 #: Faults that were written by hand: each set when the one before had done its work.
 FAULTS = {"first": Path(__file__).parent / "faults.json",
           "second": Path(__file__).parent / "faults-second.json",
-          "third": Path(__file__).parent / "faults-third.json"}
+          "third": Path(__file__).parent / "faults-third.json",
+          "fourth": Path(__file__).parent / "faults-fourth.json"}
 RUNTIME = "conformance.saboteurs.runtime:Adapter"
 #: What is changed, and how it is driven.
 SUBJECTS = {
@@ -76,6 +77,12 @@ UNCHANGED = "nothing: it shows what the code itself shows"
 SOME = 50
 #: Chapters whose checks find most of what is wrong with a schedule: they are asked first.
 FIRST = ("conventions", "effects", "placement", "dependencies", "memory", "schedule")
+#: By the kind of a change, those that are asked before: what is asked is the same for all.
+NEAREST = {"movements": ("movements",), "ranges": ("movements", "sizes"), "sizes": ("sizes",),
+           "values": ("digits", "conventions", "statements"), "symbolic": ("movements", "sizes"),
+           "caches": ("pairs", "caching"), "caching": ("pairs", "caching"),
+           "memory": ("memory", "ordering"), "documents": ("schedule",), "schedule": ("schedule",),
+           "replay": ("replay",), "writes": ("effects", "dependencies")}
 #: What is said of a change about which nothing is known, because the time is over.
 UNDECIDED = "no time"
 #: Seconds of the processor for the first programs and for all, those in which what is asked can
@@ -214,7 +221,7 @@ def found_by(change: Change, asked: Asked, tell: Callable[[str], None] = lambda 
         if found or digest == asked.usual or asked.usual == WANTED:
             return found or (digest if asked.usual == WANTED else UNCHANGED)
         _limit(asked.busy, asked)
-    for check in sorted(collect(), key=_late):
+    for check in sorted(collect(), key=lambda check: _late(change.kind, check)):
         tell(check.name)
         if run_check(subject, check, subject.info.observes, ()).verdict in ("fail", "error"):
             return check.name
@@ -231,8 +238,9 @@ def found_by(change: Change, asked: Asked, tell: Callable[[str], None] = lambda 
     return ""
 
 
-def _late(check: Check) -> tuple[bool, bool]:
-    return any(each in check.name for each in LAST), check.chapter not in FIRST
+def _late(kind: str, check: Check) -> tuple[bool, bool, bool]:
+    return (any(each in check.name for each in LAST), check.chapter not in NEAREST.get(kind, ()),
+            check.chapter not in FIRST)
 
 
 def _limit(seconds: int, asked: Asked) -> None:

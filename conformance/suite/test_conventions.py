@@ -160,6 +160,23 @@ def test_zeros_and_constants_give_their_sign(subject: Subject) -> None:
         subject.check_declared_by(_observed(draft), _signed)
 
 
+@verifies("conventions.zero.sign")
+def test_powers_and_products_of_zeros_have_their_sign(subject: Subject) -> None:
+    """A whole odd exponent keeps a sign, and so does each factor of a product along an axis."""
+    bases, rows = [-0.0, 0.0, -2.0], [[-0.0, 2, 3], [2, -0.0, -3], [-1, 2, 0.0], [-1, -2, -0.0]]
+    for dtype in protocol.FLOATS:
+        draft = Draft()
+        x = _input(draft, np.array(bases, dtype))
+        for exponent in (1.0, 2.0, 3.0, 5.0, 0.5, 1.5, 4.0):
+            draft.add("pow", x, draft.constant(draft.kinds[x], exponent))
+            draft.add("pow", x, _input(draft, np.array([exponent] * 3, dtype)))
+        block = _input(draft, np.array(rows, dtype))
+        for axes in ([0], [1], [0, 1]):
+            draft.add("prod", block, axes=axes, keepdims=False)
+        draft.add("prod", draft.add("permute", block, order=[1, 0]), axes=[0], keepdims=True)
+        subject.check_declared_by(_observed(draft), _signed)
+
+
 def _signed(program: Program, values: Sequence[protocol.Value]) -> str:
     """Which zero has another sign than that of the oracle."""
     for want, value in zip(oracle.run(program), values, strict=True):

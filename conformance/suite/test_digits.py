@@ -87,6 +87,91 @@ def test_every_cast_of_numbers_at_the_ends(subject: Subject) -> None:
                 draft.add("cast", x, dtype=target)
 
 
+@verifies("statements.cast.once")
+@verifies("statements.cast.nearest")
+def test_two_casts_in_a_row(subject: Subject) -> None:
+    """What the first one cuts off or rounds away does not come back with the second."""
+    for dtype in ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64"):
+        with shown(subject) as draft:
+            x = given(draft, _ends(dtype)[-30:], dtype)
+            for middle in ("bool", "int8", "uint16", "int32", "uint32", "float16", "float32"):
+                between = draft.add("cast", x, dtype=middle)
+                for target in ("int16", "uint64", "int64", "float32", "float64"):
+                    if target != middle:
+                        draft.add("cast", between, dtype=target)
+
+
+@verifies("statements.constant.computed")
+@verifies("conventions.nan.propagate")
+@verifies("statements.comparison.nan")
+def test_operations_of_two_numbers_that_are_known(subject: Subject) -> None:
+    """NaN on either side, infinities that cancel each other, zeros."""
+    numbers = ("nan", 1.5, "-inf", -0.0, 0.0, -2.0, "inf")
+    for dtype in FLOATS:
+        with shown(subject) as draft:
+            for left in numbers:
+                x = draft.add("constant", dtype=dtype, shape=[2], value=left)
+                for right in numbers:
+                    y = draft.add("constant", dtype=dtype, shape=[2], value=right)
+                    for do in ("maximum", "minimum", "less", "less_equal", "equal"):
+                        draft.add(do, x, y)
+
+
+@verifies("statements.less.strict")
+@verifies("statements.less-equal.reached")
+def test_integers_are_compared_with_fractions(subject: Subject) -> None:
+    """Between two integers, and on one of them; the known number on either side."""
+    for dtype in ("int32", "uint8", "int64"):
+        with shown(subject) as draft:
+            x = draft.add("cast", given(draft, np.arange(-4, 5), dtype), dtype="float32")
+            for number in (2.5, -2.5, 0.5, -0.5, 2.0, -3.0, 3.0, 0.0):
+                known = draft.constant(draft.kinds[x], number)
+                for do in protocol.COMPARISONS:
+                    draft.add(do, x, known)
+                    draft.add(do, known, x)
+
+
+@verifies("statements.where.choice")
+def test_choices_within_choices(subject: Subject) -> None:
+    """By the same condition, by its opposite, by another one; of truths that are known, too."""
+    for dtype in ("float32", "int32", "bool"):
+        with shown(subject) as draft:
+            x, y, z = (given(draft, np.arange(12) * step % 7 % (2 if dtype == "bool" else 9), dtype)
+                       for step in (1, 3, 5))
+            c, d = (given(draft, np.arange(12) // size % 2, "bool") for size in (1, 2))
+            opposite = draft.add("not", c)
+            within = {each: draft.add("where", each, y, z) for each in (c, d, opposite)}
+            for condition in (c, d, opposite):
+                for inner in within.values():
+                    draft.add("where", condition, x, inner)
+                    draft.add("where", condition, inner, x)
+            if dtype == "bool":
+                known = [draft.constant(draft.kinds[x], truth) for truth in (True, False)]
+                for condition in (c, d, opposite):
+                    for each in known:
+                        draft.add("where", condition, each, x)
+                        draft.add("where", condition, x, each)
+                    draft.add("where", condition, *known)
+                    draft.add("where", condition, *known[::-1])
+
+
+@verifies("statements.mod.sign")
+@verifies("dtypes.division.floor")
+def test_quotients_of_sums_whose_first_term_is_a_multiple(subject: Subject) -> None:
+    """The second one is no smaller than the divisor, or below zero, or their sum wraps around."""
+    for dtype in ("int32", "int64", "uint8", "int16"):
+        with shown(subject) as draft:
+            most = int(np.iinfo(dtype).max)
+            x = given(draft, [0, 1, 5, most // 4, most // 4 + 1, most // 3, most, 9, 2], dtype)
+            y = given(draft, [0, 3, 4, 3, 100, most, most, -1 if dtype[0] == "i" else 1, 7], dtype)
+            for number in (4, 3, 16):
+                known = draft.constant(draft.kinds[x], number)
+                total = draft.add("add", draft.add("mul", x, known), y)
+                for do in ("floordiv", "mod"):
+                    draft.add(do, total, known)
+                    draft.add(do, draft.add(do, y, known), known)
+
+
 @verifies("statements.constant.computed")
 def test_what_is_computed_of_constants(subject: Subject) -> None:
     """Each operation rounds, whoever carries it out: a folded product of three as well."""

@@ -396,6 +396,20 @@ def test_numbers_of_a_double_among_the_arguments(subject: Subject) -> None:
 
 
 @verifies("replay.arguments.call", observe="replay")
+def test_which_of_three_arguments_are_one(subject: Subject) -> None:
+    """All three, two of them, neighbours or not, none: the second pattern after the first."""
+    patterns = ((0, 1, 0), (0, 1, 2), (0, 0, 1), (1, 0, 0), (2, 2, 2))
+    body: list[Statement] = [{"do": "sub", "to": "a", "from": ["x", "y"]},
+                             {"do": "mul", "to": "b", "from": ["a", "z"]},
+                             {"do": "add", "to": "out", "from": ["b", "x"]}]
+    for place, first in enumerate(patterns):
+        second = patterns[(place + 1) % len(patterns)]
+        given = [{name: f"t{number}" for name, number in zip("xyz", each, strict=True)}
+                 for each in (first, first, first, second, second, second, first)]
+        _right_or_refused(subject, called(3, given, 0, body, watched=True))
+
+
+@verifies("replay.arguments.call", observe="replay")
 def test_one_body_for_arguments_of_several_lengths(subject: Subject) -> None:
     """Of one axis and of two, of one element and of none; each length comes several times."""
     for shapes in (((2,), (5,), (2,), (1,), (0,)), ((2, 3), (3, 2), (1, 6), (6, 1), (0, 3))):
