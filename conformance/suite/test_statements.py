@@ -29,11 +29,17 @@ def given(draft: Draft, elements: Any, dtype: str) -> str:
 
 
 @contextmanager
-def shown(subject: Subject) -> Iterator[Draft]:
-    """A program to write; all its variables are observed and compared with the oracle's."""
+def shown(subject: Subject, *, between: bool = True) -> Iterator[Draft]:
+    """A program to write; all its variables are observed and compared with the oracle's.
+
+    Without `between`, only those are that no statement reads: what leads to them may be put
+    together in another way, and is never in memory.
+    """
     draft = Draft()
     yield draft
-    draft.append({"do": "observe", "names": list(draft.kinds)})
+    read = {name for each in draft.statements for name in each.get("from", ())}
+    draft.append({"do": "observe", "names": [name for name in draft.kinds
+                                             if between or name not in read]})
     subject.check_declared(protocol.program(draft.statements))
 
 
