@@ -210,6 +210,10 @@ def read_spec(project: Project, path: Path) -> None:
             ruled.update(range(number, number + len(body) + 1))
             tier = "note" if found[1] else "law"
             add_rule(project, found[2], tier, " ".join(body), file, number)
+            above = raw[number - 2] if number > 1 else ""
+            if above.strip() and not above.startswith("#"):
+                what = f"rule {found[2]} stands in a paragraph, and the site shows no rule there"
+                project.problems.append(Problem(file, number, what, "put an empty line above it"))
         else:
             if is_spec and number not in ruled:
                 refuse_normative(project, line, file, number)

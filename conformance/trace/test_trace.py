@@ -120,6 +120,9 @@ FAILURES = {
         "spec/kernel.md", "", "\nr[memory.loop.free]\nIt MAY.\n", "stands in another chapter"),
     "rule without a sentence": (
         "spec/kernel.md", "", "\nr[kernel.loop.empty]\n\nIt may.\n", "has no normative word"),
+    "rule in a paragraph": (
+        "spec/kernel.md", "", "\nA loop.\nr[kernel.loop.inner]\nIt MAY.\n",
+        "rule kernel.loop.inner stands in a paragraph"),
     "two ideas in a rule": (
         "spec/kernel.md", "MAY be", "MAY and SHOULD be", "has ['MAY', 'SHOULD'] where one"),
     "unknown level": (

@@ -145,7 +145,7 @@ def lesson_figure(reuse: bool, words: str) -> str:
 
 # The lesson on fusion: what the kernels of some programs read and write.
 
-ROW, FIRST = 26, 150  # the height of a value's line, and where the kernels begin
+ROW, FIRST = 26, 210  # the height of a value's line, and where the kernels begin
 TOUCHES = ("reads", "writes", "in place")  # in the order of their colours
 
 
