@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from impl.errors import ComplexError, DTypeError
+from impl.errors import ComplexError, DTypeError, nearest
 
 Scalar = bool | int | float
 
@@ -205,9 +205,11 @@ def as_dtype(value: Any) -> DType:
         if complex_dtype(value) is not None:  # r[impl dtypes.complex.pairs]
             raise ComplexError("dtype", f"{value!r} is that of a pair of real tensors",
                                "make it of both parts: torch.complex(real, imag)") from None
-        names = ", ".join(d.name for d in ALL)
+        names = [d.name for d in ALL]
+        near = nearest(value, names) if isinstance(value, str) else ""
         raise DTypeError("dtype", f"{value!r} is not an element type",
-                         f"use one of {names}") from None
+                         f"{f'did you mean {near}? Else ' if near else ''}use one of "
+                         f"{', '.join(names)}") from None
 
 
 def complex_dtype(value: Any) -> DType | None:

@@ -59,7 +59,7 @@ def inner_loop(steps: tuple[str, ...]) -> tuple[int, int]:
 
 def kernel_steps() -> str:
     """Instructions for one result and one element of the sum, after each list of steps."""
-    left, scale, parts, y = 190, 135.0, list[str](), 30.0
+    left, scale, parts, y = 216, 105.0, list[str](), 30.0
     for place, (name, steps) in enumerate(STEPS):
         loads, multiplied = inner_loop(steps)
         results = 1
@@ -114,7 +114,7 @@ def kernel_tiles() -> str:
             tone = "tone-1" if ours else "tone-0"
             parts.append(box(x + 1, y + 1, wide - 2, high - 2, f"tone {tone}",
                              f"{needed} registers"))
-            parts.append(text(x + wide / 2, y + 20, f"{loads:.2f}", "name"))
+            parts.append(text(x + wide / 2, y + 20, f"{loads:.2f}", "name dense"))
     return figure(svg(top + high * most_vectors + 6, "loads of all tiles", parts),
                   f"Loads for each multiply-add, where {has} registers hold the tile and what it "
                   f"is computed from; empty where they do not. For a product of 512 x 512 the "

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from impl import realize, symbolic
 from impl.effects import (
     Buffer,
@@ -215,9 +217,11 @@ class Capture:
         def check(part: Any) -> Any:
             if not isinstance(part, (Tensor, UOp, *PLAIN, type, types.FunctionType,
                                      types.ModuleType, symbolic.Size)) and id(part) not in known:
+                remedy = ("give arrays as tensors, Tensor(array), and return tensors"
+                          if isinstance(part, np.ndarray) else
+                          "return tensors, numbers, lists, tuples, dicts or dataclasses")
                 self.refuse(f"returns a {type(part).__name__}, of which each call has to make a "
-                            "new one", "return tensors, numbers, lists, tuples, dicts or "
-                            "dataclasses")
+                            "new one", remedy)
             return part
         mapped(result, check)
 

@@ -286,8 +286,10 @@ class TensorBase(metaclass=Named):
         """The node of the other operand; None if it is nothing that a tensor works with."""
         if isinstance(other, TensorBase):
             if other.device != self.device:  # r[impl tensor.arguments.refused+2]
+                spread = isinstance(other.device, Mesh) and not isinstance(self.device, Mesh)
+                target = other.device if spread else self.device  # parameters stay where they are
                 raise DeviceError(operation, f"one tensor is on {self.device}, the other on "
-                                  f"{other.device}", f"move one with .to({self.device!r})")
+                                  f"{other.device}", f"move one with .to({target!r})")
             return other.uop
         if isinstance(other, np.generic):
             other = other.item()

@@ -130,6 +130,15 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
 
 
 @verifies("errors.message.whole")
+@verifies("errors.message.whole")
+def test_a_dtype_that_is_misspelt_is_told_the_right_name() -> None:
+    with pytest.raises(errors.DTypeError, match="did you mean float32") as caught:
+        Tensor([1], dtype="flot32")
+    assert __file__ in caught.value.line
+    with pytest.raises(errors.DTypeError, match="Remedy: use one of bool, "):
+        Tensor([1], dtype=3)
+
+
 @verifies("errors.type.builtin+2")
 @verifies("errors.message.whole")
 @verifies("tensor.arguments.refused+2")

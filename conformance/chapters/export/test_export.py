@@ -260,6 +260,7 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "there are two devices": (lambda x: x.to("REFERENCE:1") + 1, "copies between devices"),
     "the host runs a loop": (lambda x: func.scan(lambda c, i: (c + x, c), x, length=3)[1],
                              "has a loop"),
+    "an array is computed with": (lambda x: np.ones(2) * 2, "returns a ndarray.*Tensor.array"),
     "Python does something": (lambda x: print("seen") or x, "calls print"),
 }
 

@@ -402,6 +402,8 @@ def test_operands_on_different_places_are_an_error_that_names_both() -> None:
     x = Tensor(numbers(4, 4))
     with pytest.raises(DeviceError, match=r"mesh\(REFERENCE,REFERENCE:1"):
         x.shard(DEVICES[:2], 0) + x
+    with pytest.raises(DeviceError, match=r"\.to\(Mesh\("):  # not the parameters to one device
+        x @ x.shard(DEVICES[:2])
 
 
 @verifies("multi.transfer.told")
