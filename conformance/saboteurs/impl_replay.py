@@ -290,6 +290,48 @@ class AliasesAreNotCompared(ImplPatch):
         return lambda leaves: []
 
 
+class ArgumentsAreOneByTheirMemory(Edit):
+    rule = "replay.arguments.form"
+    description = "two arguments that share memory are taken for one tensor that is given twice"
+    first = "test_two_tensors_of_one_value_are_not_one_tensor_twice"
+    file = "impl/replay/arguments.py"
+    old, new = "() if same == path else", "() if path else"
+
+
+class ArgumentsDoNotSeeEachOther(ImplPatch):
+    rule = "replay.guard.state"
+    description = "arguments of which one is a view of the other are taken for tensors apart"
+    target = "impl.replay.stand_ins:_see_each_other"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensors: False
+
+
+class GradientsAreThoseOfTheCapture(ImplPatch):
+    rule = "replay.guard.complete"
+    description = "a replay uses the gradient that a tensor had in the capture"
+    target = "impl.replay.capture:Capture._guard_gradients"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda *words: None
+
+
+class GradientsAreReturnedAnew(Edit):
+    rule = "replay.state.eager"
+    description = "what a replay returns is not the gradient that it leaves, but looks like it"
+    first = "test_a_gradient_that_is_returned_is_that_of_its_tensor"
+    file = "impl/replay/results.py"
+    old, new = "held.grad if held is not None and leaf.gradient", "None if leaf.gradient"
+
+
+class StandInsAloneRequireGradients(Edit):
+    rule = "replay.arguments.depending"
+    description = "an argument of which a captured call asks a gradient does not require one"
+    first = "test_an_argument_that_is_made_a_parameter_inside"
+    file = "impl/replay/stand_ins.py"
+    old, new = "tensor.requires_grad = stand_in._parameter", "pass"
+
+
 class ArgumentsMayBeStates(ImplPatch):
     rule = "replay.guard.state"
     description = "an argument that the function uses by another name, too, is not noticed"

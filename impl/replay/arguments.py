@@ -70,7 +70,7 @@ def take_apart(given: Any) -> Arguments:
     """
     # r[impl replay.arguments.call]
     # r[impl replay.call.any]
-    found = Arguments()
+    found, first = Arguments(), dict[int, str]()  # where each tensor was found first
     stack: list[tuple[str, Any]] = [("", given)]
     while stack:
         path, value = stack.pop()
@@ -78,8 +78,10 @@ def take_apart(given: Any) -> Arguments:
             found.tensors[path] = value
             found.roots[path] = node = value.uop
             where = value.sharding if isinstance(value.device, Mesh) else value.device
+            same = first.setdefault(id(value), path)  # r[impl replay.arguments.form]
             found.signature[path] = ("Tensor", found.shape(path, node.shape or ()), node.dtype.name,
-                                     where, *_gradient(value))
+                                     where, *(() if same == path else (f"{shown(same)} itself",)),
+                                     *_gradient(value))
         elif isinstance(value, (list, tuple)):
             found.signature[path] = (type(value).__name__, len(value))
             stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import gc
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from impl.replay.arguments import Arguments, form, shown, take_apart
 from impl.replay.history import SIZES, Expressions
 from impl.replay.recording import Captured, Recording
 from impl.replay.results import buffer_and_shape, mapped
-from impl.replay.states import Change, Owner, Source, own_memory
+from impl.replay.states import Change, Owner, Source, Still, own_memory
 from impl.tensor import Tensor
 from impl.tensor.parameters import is_held, parameters, realize_unasked
 from impl.tensor.random import generator
@@ -151,14 +151,17 @@ class Capture:
         del expressions, touched
         self._refuse_strays(strays)
         self._check_result(result)
+        self._guard_gradients({id(t) for t in self.arguments.tensors.values()})
         if any(h._parameter is not was for h, was, _ in self.parameters):
             self.refuse("changes requires_grad of a tensor from outside", "do it before the call")
         if self.reasons:
             return None
-        holders = {id(h): paths.get(id(h)) or weakref.ref(h) for h, _ in self.before}
+        holders = {id(held): paths.get(id(h)) or weakref.ref(h) for held, h in
+                   [*((h.grad, h) for h in reversed(gradients)), *((h, h) for h, _ in self.before)]}
         return Captured(
             self.name, self.function, self.arguments, self.runs, result, changes,
-            self.sources, holders, self.comparisons, self.random_start, self.reads,
+            self.sources, holders, {id(h.grad) for h in gradients}, self.comparisons,
+            self.random_start, self.reads,
             [paths.get(id(h)) or weakref.ref(h) for h, _, without in self.parameters
              if not without and h.grad is None], history)
 
@@ -205,6 +208,30 @@ class Capture:
                 self.refuse(f"keeps a tensor of shape {stray.shape} outside, where no replay could "
                             "put the next one",
                             "return it, or .assign it to a tensor that exists before the call")
+                return
+
+    def _guard_gradients(self, stand_ins: Container[int]) -> None:
+        """Note that tensors have to keep the gradients that the function uses, unless it gives them
+        others; those of arguments are others in each call.
+        """
+        # r[impl replay.guard.complete]
+        for source in self.sources.values():
+            held = [owner() for owner in source.owners] if source.gradients else []
+            for reference in source.gradients:
+                holder = reference()
+                if id(holder) in stand_ins:
+                    self.refuse("uses the gradient of an argument, which is another one in each "
+                                "call", "give the function the gradient, too, as an argument")
+                elif holder is not None and holder.grad is not None \
+                        and any(holder.grad is each for each in held):
+                    self.reads.note("answer", Still(reference, holder.grad), "",
+                                    "which gradient a tensor has")
+        known = {id(holder) for holder, _ in self.before}
+        for holder, _ in self.before:
+            if id(holder.grad) in known and not any(
+                    had() is holder for had in self.gradients.get(id(holder.grad), ())):
+                self.refuse("lets a tensor from outside be a gradient",
+                            "give it a gradient of its own (.clone())")
                 return
 
     def _check_result(self, result: Any) -> None:

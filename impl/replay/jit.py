@@ -259,7 +259,8 @@ class TinyJit(Generic[Parameters, Returned]):
         call = StandIns(args, kwargs, given, reads)
         capture = Capture(self.name, self.function, call.arguments, call.originals, call.kept,
                           reads, self.trust)
-        gradients = [(h, h.grad) for h, _ in capture.before] if call.shared else []
+        gradients = [(h, h.grad, h._parameter) for h, _ in capture.before] if call.shared \
+            else []
         self.attempts += 1
         result, recording = self._recorded(call, capture)
         self.reasons.update(dict.fromkeys(capture.reasons))

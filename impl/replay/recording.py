@@ -40,7 +40,8 @@ class Captured:
     """What one call of a function did.
 
     `comparisons` is what was asked of symbolic sizes, with the answers; `holders` the tensors that
-    live besides, by identity: the path of an argument, or another tensor; `random_start` the
+    live besides, by identity: the path of an argument, or another tensor; of those in `gradients`
+    it is the tensor whose gradient they are; `random_start` the
     counter of the random numbers when the call began; `reads` what the function reads besides;
     `cleared` the tensors whose gradient it takes away; `history` which expressions gave the values.
     """
@@ -53,6 +54,7 @@ class Captured:
     changes: list[Change]
     sources: dict[Buffer, Source]
     holders: dict[int, weakref.ref[Tensor] | str]
+    gradients: set[int]
     comparisons: dict[UOp, bool]
     random_start: int
     reads: Reads
@@ -69,7 +71,8 @@ class Recording:
         self.signature = expected(arguments.signature, captured.function)
         self.aliases = aliases_of(arguments.leaves)
         self.states = States(captured.name, captured.sources, captured.changes)
-        self.result = template_of(captured.result, captured.holders, captured.history.expressions)
+        self.result = template_of(captured.result, captured.holders, captured.gradients,
+                                  captured.history.expressions)
         kept = {c.buffer for c in captured.changes} | {x.buffer for x in leaves_of(self.result)}
         self.given = sorted(((b, s.path) for b, s in captured.sources.items()
                              if s.path is not None), key=lambda each: (len(each[1]), each[1]))

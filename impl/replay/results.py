@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -18,14 +18,16 @@ from impl.tensor import Tensor
 class Leaf:
     """A tensor in a result: the buffer that held it in the capture, and the device it names.
 
-    `holder`: the function returned a tensor that exists besides, an argument (its path) or another.
+    `holder`: the function returned a tensor that exists besides, an argument (its path) or another;
+    or, with `gradient`, what the call left as the gradient of one.
     `expression` is what gives the value, if somebody may ask for a gradient of it.
     """
 
     def __init__(self, buffer: Buffer, shape: Shape,
                  holder: weakref.ref[Tensor] | str | None = None, device: Place = ANYWHERE,
-                 expression: Expression | None = None) -> None:
+                 expression: Expression | None = None, gradient: bool = False) -> None:
         self.buffer, self.shape, self.holder, self.expression = buffer, shape, holder, expression
+        self.gradient = gradient
         self.device = device or buffer.device  # another one where there are no elements
 
 
@@ -47,8 +49,8 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
-def template_of(result: Any, holders: dict[int, weakref.ref[Tensor] | str],
-                expressions: Mapping[int, Expression]) -> Any:
+def template_of(result: Any, holders: Mapping[int, weakref.ref[Tensor] | str],
+                gradients: Container[int], expressions: Mapping[int, Expression]) -> Any:
     """The result with every tensor replaced by a description; one tensor by one description."""
     made: dict[int, Leaf] = {}
 
@@ -57,7 +59,7 @@ def template_of(result: Any, holders: dict[int, weakref.ref[Tensor] | str],
             return value
         return made.setdefault(id(value), Leaf(
             *buffer_and_shape(value), holders.get(id(value)), value.device,
-            expressions.get(id(value))))
+            expressions.get(id(value)), id(value) in gradients))
     return mapped(result, describe)
 
 
@@ -90,10 +92,14 @@ def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments | None
 
 def _held(leaf: Leaf, arguments: Arguments | None) -> Tensor | None:
     """The tensor that exists besides, if the function returned one, and it lives."""
+    if leaf.holder is None:
+        return None
     if isinstance(leaf.holder, str):
         assert arguments is not None
-        return arguments.tensors[leaf.holder]
-    return None if leaf.holder is None else leaf.holder()
+        held: Tensor | None = arguments.tensors[leaf.holder]
+    else:
+        held = leaf.holder()
+    return held.grad if held is not None and leaf.gradient else held
 
 
 def new_tensor(leaf: Leaf, buffer: Buffer, shape: Shape, standing: Standing) -> Tensor:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl import realize
-from impl.effects import Buffer, leaf_of
+from impl.effects import Buffer, leaf_of, living
 from impl.following.reads import Reads
 from impl.gradient import expression_of
 from impl.ir import note_late
@@ -37,7 +37,8 @@ class StandIns:
         realize_unasked(self.tensors)
         self.originals = [(root, tensor.uop) for root, tensor in zip(roots, self.tensors,
                                                                      strict=True)]
-        self.shared = any(_is_part_of(tensor, reads) for tensor in self.tensors) or any(
+        self.shared = any(_is_part_of(tensor, reads) for tensor in self.tensors) \
+            or _see_each_other(self.tensors) or any(
             form[0] not in _WHOLE for path, form in given.signature.items()
             if path != "[1]" and isinstance(form, tuple))
         self.states = list(reads.tensors.values()) if self.shared else []
@@ -61,6 +62,12 @@ class StandIns:
                 tensor.uop = stand_in.uop
             if stand_in.grad is not gradient:
                 tensor.grad = stand_in.grad
+            if stand_in._parameter is not tensor._parameter:
+                tensor.requires_grad = stand_in._parameter
+        originals = {id(self.of[id(tensor)]): tensor for tensor in self.tensors}
+        for holder in living():
+            if isinstance(holder, Tensor) and id(holder.grad) in originals:
+                holder.grad = originals[id(holder.grad)]
 
     def leave(self, reads: Reads) -> None:
         """Let what the function wrote to places outside be the arguments, or views of them."""
@@ -79,12 +86,17 @@ class StandIns:
             if any(id(each) in originals for each in found):
                 space[place.key] = self.originals_in(held)
 
-    def take_back(self, gradients: Sequence[tuple[Tensor, Tensor | None]]) -> None:
-        """Give all tensors the values and gradients back that they had when the call began."""
+    def take_back(self, gradients: Sequence[tuple[Tensor, Tensor | None, bool | None]]) -> None:
+        """Give all tensors back what they had when the call began: values, gradients, and whether
+        they require one.
+        """
         for tensor, before in zip([*self.tensors, *self.states], self.kept, strict=True):
             tensor.uop = before.uop
-        for tensor, gradient in gradients:
+        for tensor, gradient, wanted in gradients:
             tensor.grad = gradient
+            if tensor._parameter is not wanted:
+                tensor.requires_grad = bool(wanted)
+                tensor._parameter = wanted
 
     def write_through(self) -> None:
         """Write what the function assigned to its arguments, where one is a view, by assigning."""
@@ -105,6 +117,19 @@ def _is_part_of(tensor: Tensor, reads: Reads) -> bool:
     if id(tensor) in reads.tensors:
         return True
     return any(id(root()) in reads.tensors for root, *_ in tensor._ancestors)
+
+
+def _see_each_other(tensors: Sequence[Tensor]) -> bool:
+    """Whether an argument is a view of another one, or two are views of one tensor."""
+    different = {id(tensor): tensor for tensor in tensors}
+    seen = {*different}
+    for tensor in different.values():
+        roots = {id(root) for reference, *_ in tensor._ancestors
+                 if (root := reference()) is not None}
+        if not seen.isdisjoint(roots):
+            return True
+        seen |= roots
+    return False
 
 
 def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:

@@ -32,6 +32,17 @@ class GradientOf:
         return None if found is None else found.grad
 
 
+class Still:
+    """Whether a tensor has the gradient that it had."""
+
+    def __init__(self, holder: weakref.ref[Tensor], gradient: Tensor) -> None:
+        self.holder, self.gradient = holder, weakref.ref(gradient)
+
+    def __call__(self) -> bool:
+        holder, gradient = self.holder(), self.gradient()
+        return holder is not None and gradient is not None and holder.grad is gradient
+
+
 @dataclass
 class Source:
     """Where a replay finds a buffer that the capture read but did not make.

@@ -585,6 +585,7 @@ class Elementwise(Shards):
             return NotImplemented
         self._refuse_float(name, b.dtype)
         x, y = self._pair(b, name)
+        self._refuse_float(name, x.dtype)  # what uint64 and a signed one meet in
         return self._wrap(binary(op, x, y))
 
     def _refuse_float(self, name: str, dtype: DType) -> None:

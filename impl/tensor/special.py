@@ -386,6 +386,7 @@ class Special(Elementwise):
         x, y = self._pair(b, "fmod")
         if x.dtype.kind != "f":
             quotient = self._truncated(other)
+            x, y = cast(x, quotient.dtype), cast(y, quotient.dtype)  # bools are numbers here
             rest = nodes.sub(x, nodes.mul(quotient.uop, y))
             nothing = compare(Ops.CMPEQ, y, UOp.const(y.dtype, 0))  # r[impl dtypes.division.floor]
             return self._wrap(where(nothing, UOp.const(x.dtype, 0), rest))

@@ -269,3 +269,127 @@ def test_replays_in_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not wrong and step.replays
 
 
+
+# Arguments that know each other, and gradients ---------------------------------------------------
+
+
+def floats(*values: float) -> Tensor:
+    return Tensor(np.array(values, np.float32)).realize()
+
+
+@verifies("replay.arguments.form", observe="replay")
+def test_two_tensors_of_one_value_are_not_one_tensor_twice() -> None:
+    def body(x: Tensor, y: Tensor) -> Tensor:
+        x[0] = 9.0
+        return x + y
+
+    ways: dict[str, tuple[Any, int]] = {
+        "itself": (lambda a: a, 18), "a slice": (lambda a: a[:], 10),
+        "a shape": (lambda a: a.reshape(2), 10), "a sum": (lambda a: a + 0, 10)}
+    for begun in ways:
+        step = TinyJit(body)
+        for name in (begun, begun, begun, *ways):
+            way, wanted = ways[name]
+            a = floats(1, 2)
+            assert step(a, way(a)).tolist() == [wanted, 4], (begun, name)
+        assert step.replays, begun
+
+
+@verifies("replay.guard.state", observe="replay")
+def test_arguments_of_which_one_is_a_view_of_another() -> None:
+    def both(x: Tensor, y: Tensor) -> Tensor:
+        x.assign(x + y)
+        y.assign(y * 2)
+        return x + y
+
+    def run(step: Callable[..., Any], cut: Callable[[Tensor], tuple[Tensor, Tensor]]) -> list[Any]:
+        found = []
+        for turn in range(4):
+            a = floats(1, turn, 3, 4)
+            found += [step(*cut(a)).tolist(), a.tolist()]
+        return found
+
+    for cut in (lambda a: (a[:2], a[1:3]), lambda a: (a[:], a), lambda a: (a, a[:]),
+                lambda a: (a[1:][:2], a[1:3])):
+        assert run(TinyJit(both), cut) == run(both, cut)
+
+
+def variables(count: int) -> list[Any]:
+    """Tensors that require a gradient, and have one."""
+    made = [floats(n, 1).requires_grad_() for n in range(count)]
+    for n, each in enumerate(made):
+        each.grad = floats(1, n)
+    return made
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_the_gradient_of_an_argument_is_that_of_this_call() -> None:
+    def update(p: Any) -> None:
+        p.assign(p - p.grad)
+        p.grad.assign(p.grad * 2)
+
+    given = variables(3)
+    step = TinyJit(update)
+    for turn in range(6):
+        step(given[turn % 3])
+    assert [p.tolist() for p in given] == [[-3, 1], [-2, -2], [-1, -5]]
+    assert "gradient of an argument" in step.explain()
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_a_gradient_that_is_another_tensor_now() -> None:
+    p, = variables(1)
+    doubled = TinyJit(lambda: p.grad.assign(p.grad * 2))
+    held = [doubled() for _ in range(4)]
+    p.grad = floats(3, 5)
+    held.append(doubled())
+    assert p.grad.tolist() == [6, 10] and held[0].tolist() == [16, 0]
+    assert held[4] is p.grad and held[0] is held[3] and doubled.replays == 2
+
+
+@verifies("replay.state.eager", observe="replay")
+def test_a_gradient_that_is_returned_is_that_of_its_tensor() -> None:
+    p, = variables(1)
+
+    def slope(x: Tensor) -> Any:
+        p.grad = None
+        (x * p * p).sum().backward()
+        return p.grad
+
+    step = TinyJit(slope)
+    for turn in range(5):
+        found = step(floats(1, turn))
+        assert found is p.grad and found.tolist() == [0, 2 * turn]
+        found += 1  # as one clips it
+        assert p.grad.tolist() == [1, 2 * turn + 1]
+    assert step.replays == 3
+
+
+@verifies("replay.state.eager", observe="replay")
+def test_a_tensor_from_outside_that_becomes_a_gradient() -> None:
+    p, = variables(1)
+
+    def give(x: Tensor) -> None:
+        p.grad = x
+
+    step = TinyJit(give)
+    for turn in range(4):
+        x = floats(1, turn)
+        step(x)
+        assert p.grad is x
+
+
+@verifies("replay.arguments.depending", observe="replay")
+def test_an_argument_that_is_made_a_parameter_inside() -> None:
+    def slope(x: Tensor) -> Any:
+        x.requires_grad_()
+        (x * x).sum().backward()
+        return x.grad
+
+    step = TinyJit(slope)
+    for turn in range(4):
+        x = floats(1, turn)
+        found: Any = step(x)
+        slope_of_x: Any = x.grad
+        assert found is slope_of_x and slope_of_x.tolist() == [2, 2 * turn]
+        assert x.requires_grad and found.requires_grad

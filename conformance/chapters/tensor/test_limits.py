@@ -164,6 +164,13 @@ def test_remainders_are_exact(dtype: Any) -> None:
 
 
 @verifies("tensor.division.value")
+def test_remainders_of_bools() -> None:
+    x, y = np.array([True, True, False]), np.array([True, False, True])
+    for found in (Tensor(x) % Tensor(y), Tensor(x).fmod(Tensor(y))):
+        assert found.numpy().dtype == np.int8 and found.tolist() == [0, 0, 0]
+
+
+@verifies("tensor.division.value")
 def test_remainders_have_slopes() -> None:
     x, y = Tensor([7.5, -7.5, 1.0]).requires_grad_(), Tensor([2.0, 2.0, np.inf]).requires_grad_()
     (x % y).sum().backward()

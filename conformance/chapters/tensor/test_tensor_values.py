@@ -195,6 +195,14 @@ def test_a_replay_follows_the_default_dtype(defaults: None) -> None:
     assert step(x).dtype is dtypes.float32 and step.replays == replays + 1
 
 
+@verifies("tensor.arguments.refused+2")
+def test_bits_of_integers_that_meet_in_a_float_are_refused() -> None:
+    unsigned, signed = Tensor([1], dtype="uint64"), Tensor([1], dtype="int64")
+    for name in ("__and__", "__or__", "__xor__"):
+        with pytest.raises(DTypeError, match="has no bits"):
+            getattr(unsigned, name)(signed)
+
+
 @verifies("dtypes.default.set")
 def test_other_defaults_are_refused(defaults: None) -> None:
     for name, value in (("default_float", "int32"), ("default_int", "uint8"), ("float32", "int8")):
