@@ -30,6 +30,7 @@ from conformance.learn.lesson_order import ORDER
 from conformance.learn.lesson_ordering import ORDERING
 from conformance.learn.lesson_placement import PLACEMENT
 from conformance.learn.lesson_ranges import RANGES
+from conformance.learn.lesson_ranks import RANKS
 from conformance.learn.lesson_reference import REFERENCE
 from conformance.learn.lesson_render import RENDER
 from conformance.learn.lesson_replay import REPLAY
@@ -236,4 +237,4 @@ LESSONS = {
     "fusion": FUSION, "online": ONLINE, "placement": PLACEMENT, "ordering": ORDERING,
     "order": ORDER, "memory": MEMORY, "caching": CACHING, "kernel": KERNEL,
     "searching": SEARCHING, "fragments": FRAGMENTS, "replay": REPLAY, "sizes": GROWTH,
-    "collectives": COLLECTIVES, "finding": FINDING, "training": TRAINING}
+    "collectives": COLLECTIVES, "ranks": RANKS, "finding": FINDING, "training": TRAINING}

@@ -92,13 +92,8 @@ class Ranks:
         told[:len(mine)] = mine
         self.monitor.wait([self.comm.Iallgather(told, texts)], self.waiting)
         does = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in texts]
-        digests = [bytes(note[:_DIGEST]) for note in self.notes]
-        most = max(digests, key=digests.count)  # of equally many the first one's
-        few = [place for place, digest in enumerate(digests) if digest != most]
-        if digests.count(most) == len(few):  # nobody can say who is wrong: it is the others
-            few = [place for place, digest in enumerate(digests)
-                   if digest != digests[self.place]]
-        rest = next(place for place in range(len(digests)) if place not in few)
+        few = strangers([bytes(note[:_DIGEST]) for note in self.notes], self.place)
+        rest = next(place for place in range(len(does)) if place not in few)
         # r[impl distributed.other.named]
         others = "; ".join(f"rank {self.members[place]} is about to do something else: "
                            f"{does[place]}" for place in few)
@@ -162,6 +157,15 @@ def group(members: tuple[int, ...]) -> Ranks:
 def _digest(what: str, given: int) -> bytes:
     """What is about to be done, and how many bytes of it go with the note."""
     return hashlib.blake2b(f"{what} {given}".encode(), digest_size=_DIGEST - 8).digest()
+
+
+def strangers(notes: Sequence[bytes], place: int) -> list[int]:
+    """The places of those whose notes are not those of most, as `place` names them."""
+    most = max(notes, key=notes.count)  # of equally many the first one's
+    few = [other for other, note in enumerate(notes) if note != most]
+    if notes.count(most) == len(few):  # nobody can say who is wrong: it is the others
+        few = [other for other, note in enumerate(notes) if note != notes[place]]
+    return few
 
 
 def said(transfer: Transfer, dtype: DType, *sizes: int) -> str:
