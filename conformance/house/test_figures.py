@@ -153,6 +153,14 @@ def test_each_figure_is_used(live: Any) -> None:
     assert live.FIGURES.keys() <= asked
 
 
+def test_no_item_of_a_list_begins_with_another_number() -> None:
+    """Markdown makes a list within the list of it, and the reader does not see the number."""
+    texts = [*ROOT.glob("spec/*.md"), *ROOT.glob("docs/**/*.md")]
+    lost = [f"{path.relative_to(ROOT)}: {line}" for path in texts for line in
+            re.findall(r"^ *(?:\d+\.|-) +\d+\. .*", path.read_text(encoding="utf-8"), re.M)]
+    assert len(texts) > 100 and not lost, lost
+
+
 def test_links_of_texts_lead_to_files() -> None:
     texts = [ROOT / "README.md", ROOT / "conformance" / "README.md",
              *ROOT.glob("spec/*.md"), *ROOT.glob("docs/**/*.md")]
