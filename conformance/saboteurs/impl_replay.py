@@ -298,6 +298,15 @@ class ArgumentsAreOneByTheirMemory(Edit):
     old, new = "() if same == path else", "() if path else"
 
 
+class ViewsAloneAreWritten(ImplPatch):
+    rule = "replay.failure.done+2"
+    description = "what a call that is not recorded assigns to a view does not reach its tensor"
+    target = "impl.replay.stand_ins:StandIns.write_through"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda call: None
+
+
 class ArgumentsDoNotSeeEachOther(ImplPatch):
     rule = "replay.guard.state"
     description = "arguments of which one is a view of the other are taken for tensors apart"

@@ -265,6 +265,7 @@ class TinyJit(Generic[Parameters, Returned]):
         result, recording = self._recorded(call, capture)
         self.reasons.update(dict.fromkeys(capture.reasons))
         if lock.disturbed:
+            call.write_through()
             self._not_captured()
             return call.originals_in(result)
         if recording is None or not recording.states.may_be(given.tensors, call.started):
@@ -272,8 +273,7 @@ class TinyJit(Generic[Parameters, Returned]):
                 call.take_back(gradients)
                 generator.counter = capture.random_start
                 return self._trace(args, kwargs)
-            if recording is not None:
-                call.write_through()
+            call.write_through()
             recording = None
         if recording is not None and reads.hold():  # r[impl replay.failure.done+2]
             self.attempts = 0
@@ -285,11 +285,12 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def _recorded(self, call: StandIns, capture: Capture) -> tuple[Any, Recording | None]:
         """Call the function; its result, and the recording if one can be made."""
-        reads, recording = capture.reads, None
+        reads, recording, returned = capture.reads, None, False
         try:
             with handlers_noted(), session.capturing.observed(capture):
                 with watching() as capture.comparisons:
                     result = self.function(*call.args, **call.kwargs)
+                returned = True
                 try:
                     capture.check_containers((call.args, call.kwargs))
                     if self.trust:  # what the body itself has changed is not looked at
@@ -303,6 +304,8 @@ class TinyJit(Generic[Parameters, Returned]):
             capture.end()
             call.write_back()
             call.leave(reads)
+            if not returned:  # r[impl replay.failure.done+2]
+                call.write_through()
         return result, recording
 
     def _keep(self, recording: Recording) -> None:

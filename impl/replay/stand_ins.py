@@ -99,8 +99,10 @@ class StandIns:
                 tensor._parameter = wanted
 
     def write_through(self) -> None:
-        """Write what the function assigned to its arguments, where one is a view, by assigning."""
-        for tensor, before in zip(self.tensors, self.kept, strict=False):
+        """Write what the function assigned to its arguments, where one is a view, by assigning: in
+        their order.
+        """
+        for tensor, before in reversed([*zip(self.tensors, self.kept, strict=False)]):
             after = self.of[id(tensor)]
             if tensor.uop is after.uop and before.uop is not after.uop:
                 tensor.uop = before.uop

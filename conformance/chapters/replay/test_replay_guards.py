@@ -393,3 +393,24 @@ def test_an_argument_that_is_made_a_parameter_inside() -> None:
         slope_of_x: Any = x.grad
         assert found is slope_of_x and slope_of_x.tolist() == [2, 2 * turn]
         assert x.requires_grad and found.requires_grad
+
+
+@verifies("replay.failure.done+2", observe="replay")
+def test_what_a_view_was_given_reaches_its_tensor_where_nothing_is_recorded() -> None:
+    def looking(x: Tensor) -> Tensor:
+        x += 1
+        return x * x.sum().item()
+
+    def failing(x: Tensor) -> Tensor:
+        x += 1
+        return x.reshape(99)
+
+    for body in (looking, failing):
+        step = TinyJit(body)
+        for turn in range(4):
+            a = floats(1, 2, turn)
+            try:
+                step(a[:2])
+            except ValueError:
+                assert body is failing
+            assert a.tolist() == [2, 3, turn]
