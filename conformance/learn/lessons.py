@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from conformance.learn.lesson import Counterexample, Lesson, first_of_each, is_whole, raised
+from conformance.learn.lesson_barriers import BARRIERS
 from conformance.learn.lesson_caching import CACHING
 from conformance.learn.lesson_collectives import COLLECTIVES
 from conformance.learn.lesson_finding import FINDING
@@ -236,5 +237,6 @@ LESSONS = {
     "gradient": GRADIENT, "ranges": RANGES, "symbolic": SYMBOLIC, "render": RENDER,
     "fusion": FUSION, "online": ONLINE, "placement": PLACEMENT, "ordering": ORDERING,
     "order": ORDER, "memory": MEMORY, "caching": CACHING, "kernel": KERNEL,
-    "searching": SEARCHING, "fragments": FRAGMENTS, "replay": REPLAY, "sizes": GROWTH,
-    "collectives": COLLECTIVES, "ranks": RANKS, "finding": FINDING, "training": TRAINING}
+    "searching": SEARCHING, "barriers": BARRIERS, "fragments": FRAGMENTS, "replay": REPLAY,
+    "sizes": GROWTH, "collectives": COLLECTIVES, "ranks": RANKS, "finding": FINDING,
+    "training": TRAINING}

@@ -29,6 +29,19 @@ class LoopsDoNotComeRound(ImplPatch):
         return lambda walk, block, before: before
 
 
+class LoopsComeRoundOnce(ImplPatch):
+    rule = "lowering.wait.lanes"
+    description = "what an iteration leaves open once it has waited elsewhere is forgotten"
+    first = "test_what_an_iteration_leaves_open_is_followed_until_nothing_is_added"
+    target = "impl.lowering.waits:_Walk._entered"
+
+    def replacement(self, original: Function) -> Function:
+        def entered(walk: Any, block: Any, before: Any) -> Any:
+            full = original(walk, block, before)
+            return before if full == before else before | walk.course(block, before).after
+        return entered
+
+
 class AllLanesStore(ImplPatch):
     rule = "lowering.wait.lanes"
     description = "what lanes do not share is stored by all of them"

@@ -120,7 +120,7 @@ class OneSampleGivesUp(Edit):
     description = "what was disturbed once is given up as slow"
     first = "test_one_sample_that_was_disturbed_gives_nobody_up"
     file = "impl/searching/beam.py"
-    old, new = "_SURE = 2", "_SURE = 1"
+    old, new = "turn < _SURE", "turn < 1"
 
 
 class EverySearchIsRemembered(Edit):

@@ -112,10 +112,16 @@ class _Walk:
         return _Course(tuple(waits), entered, now)
 
     def _entered(self, block: Block, before: _Open) -> _Open:
-        """What an iteration leaves open is open when the next one begins."""
-        if block.loop is not None and block.loop.arg[1] is RangeKind.BLOCK:
-            return before | self.course(block, before).after
-        return before
+        """What an iteration leaves open is open when the next one begins.
+
+        With more open at its beginning it waits elsewhere, and may leave more open at its end.
+        """
+        if block.loop is None or block.loop.arg[1] is not RangeKind.BLOCK:
+            return before
+        entered = before
+        while (grown := entered | self.course(block, entered).after) != entered:
+            entered = grown  # r[impl lowering.wait.lanes]
+        return entered
 
     def _run_by_all(self, item: Item) -> Block | None:
         """The block of a loop that all lanes run as it stands, with stages in it."""

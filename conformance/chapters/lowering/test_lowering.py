@@ -1,8 +1,11 @@
 """Where values stand, and what is computed once. Chapter: lowering."""
 from __future__ import annotations
 
+import random
 import re
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,13 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, flat, load, param, reduce, store
 from conformance.trace import verifies
 from impl.dialects import C
+from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import DeviceLimits
 from impl.lowering import lower
-from impl.lowering.blocks import Loop
+from impl.lowering.blocks import Block, Loop, Wait
 from impl.lowering.lower import Lowered
+from impl.lowering.waits import _touched, place_waits
 from impl.render import render
 from impl.searching import optimize
 
@@ -139,3 +144,59 @@ def outline(low: Lowered) -> list[str]:
         found += [type(item).__name__ for item in block.items]
         blocks += [item.block for item in block.items if isinstance(item, Loop)]
     return found
+
+
+def looped(stages: list[tuple[str, str]]) -> UOp:
+    """Stages that lanes share, in a loop that all of them run: each reads and writes arguments."""
+    p, stores = new_range(4, RangeKind.BLOCK), []
+    for number, (reads, writes) in enumerate(stages):
+        j = new_range(96, RangeKind.LANE)
+        value = kb.number(FLOAT, number)
+        for each in reads:
+            turned = kb.apply(Ops.SUB, kb.number(dtypes.index, 95), j)
+            value = kb.apply(Ops.ADD, value, load(param("ABC".index(each)), turned))
+        target = "ABC".index(writes) if writes else 3 + number
+        stores.append(store(param(target), j, value, p, j))
+    return kb.kernel(*stores)
+
+
+def passed(block: Block) -> Iterator[Any]:
+    """What a lane comes by, with three iterations of each loop that all lanes run."""
+    for item in block.items:
+        inner = item.block if isinstance(item, Loop) else None
+        if inner is not None and inner.loop is not None \
+                and inner.loop.arg[1] is RangeKind.BLOCK:
+            for _ in range(3):
+                yield from passed(inner)
+        else:
+            yield item
+
+
+def unwaited(low: Lowered) -> bool:
+    """Whether two lanes may touch something, of which one stores it, with no barrier between."""
+    stored, loaded = set[Any](), set[Any]()
+    for item in passed(low.root):
+        if isinstance(item, Wait):
+            stored, loaded = set(), set()
+            continue
+        does = _touched(item)
+        if does.stored & (stored | loaded) or does.loaded & stored:
+            return True
+        stored |= does.stored
+        loaded |= does.loaded
+    return False
+
+
+@verifies("lowering.wait.lanes")
+def test_what_an_iteration_leaves_open_is_followed_until_nothing_is_added() -> None:
+    """With a barrier at its beginning an iteration waits elsewhere, and leaves more open."""
+    kernels = [[("AB", ""), ("A", "C"), ("", "B"), ("", "A"), ("BC", "")]]
+    draw = random.Random(0)
+    for _ in range(60):
+        kernels.append([("".join(draw.sample("ABC", draw.randrange(3))),
+                         draw.choice(("", *"ABC"))) for _ in range(draw.randrange(2, 7))])
+    for stages in kernels:
+        ast = looped(stages)
+        low = lower(ast.replace(arg=replace(ast.arg, lanes=32)), False)
+        place_waits(low)
+        assert not unwaited(low), stages
