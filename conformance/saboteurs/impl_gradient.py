@@ -295,10 +295,10 @@ class AllIsKept(Edit):
 
 
 class ReplacedParametersAreNone(Edit):
-    rule = "gradient.realized.keeps+2"
+    rule = "tensor.parameter.own+3"
     description = "nothing is kept of what was computed from a parameter that was replaced"
     file = "impl/tensor/base.py"
-    first = "test_nothing_is_kept_of_what_no_parameter_is_in"
+    first = "test_a_parameter_that_denotes_another_value_stays_a_variable"
     old = "            self._own_variable()\n            note_parameter(self.uop)\n"
     new = "            self._own_variable()\n"
 

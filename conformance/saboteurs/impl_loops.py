@@ -188,7 +188,16 @@ class CarriesLieWhereNobodyStores(Edit):
     description = "a carry moves to where another one begins, which no kernel stores"
     file = "impl/realize/looping.py"
     first = "test_a_carry_moves_to_another_and_is_stacked"
-    old, new = "and root not in begun", "and root not in ()"
+    old, new = "if root not in begun:", "if root not in ():"
+
+
+class AnotherCountLiesAlike(Edit):
+    rule = "loops.carry.stacked"
+    description = "with another number of iterations rows lie where they are aligned, too"
+    file = "impl/realize/looping.py"
+    first = "test_rows_that_lie_elsewhere_with_another_count"
+    old = "loop.outputs, direct, place,"
+    new = "loop.outputs, place,"
 
 
 class IterationsAreCalls(Edit):

@@ -69,6 +69,14 @@ class RulesAreForgotten(Edit):
     old, new = "and not isinstance(node.tag, Ruled):", "and node.tag:"
 
 
+class FrozenLooksLikeWanted(Edit):
+    rule = "replay.guard.complete"
+    description = "a call is replayed where what an argument was computed from is frozen now"
+    first = "test_a_body_that_asks_what_requires_a_gradient"
+    file = "impl/tensor/parameters.py"
+    old, new = "return DEPENDS if wants_gradient(tensor.uop) else FROZEN", "return DEPENDS"
+
+
 class MovementsAreKnownOfStandIns(Edit):
     rule = "replay.gradient.eager"
     description = "a movement of an argument that the captured call returned is one of its stand-in"
@@ -98,7 +106,7 @@ class DependentArgumentsHaveOneForm(Edit):
     description = "an argument that depends on a parameter is like one that does not"
     file = "impl/replay/arguments.py"
     first = "test_what_requires_a_gradient"
-    old, new = "depends = (_DEPENDS,) if", "depends = () if"
+    old, new = "depends = (found,) if found else ()", "depends = ()"
 
 
 class WhatIsDetachedRequiresAGradient(Edit):

@@ -485,7 +485,7 @@ class RegionsOfAnyShape(ImplPatch):
 
 
 class ParametersShareNodes(ImplPatch):
-    rule = "tensor.parameter.own+2"
+    rule = "tensor.parameter.own+3"
     description = "two parameters of one value are one variable"
     target = "impl.tensor.base:TensorBase._own_memory"
 
@@ -499,11 +499,30 @@ class FrozenStillWanted(ImplPatch):
     target = "impl.tensor.base:freeze_parameter"
 
     def replacement(self, original: Function) -> Function:
-        return lambda value, frozen=True: None
+        return lambda value: None
+
+
+class ReadersAreNotLookedFor(Edit):
+    rule = "tensor.parameter.own+3"
+    description = "what was computed from a tensor before it required a gradient gives it one"
+    file = "impl/tensor/parameters.py"
+    first = "test_what_was_there_before_a_parameter_gives_it_no_gradient"
+    old = "return leaf is not tensor.uop or any("
+    new = "return leaf is not tensor.uop or leaf in others or False and any("
+
+
+class AllBelowIsAParameter(Edit):
+    rule = "tensor.parameter.own+3"
+    description = "what a parameter was computed from requires a gradient, too"
+    file = "impl/tensor/parameters.py"
+    first = "test_what_a_parameter_is_computed_from_is_none"
+    old = "    dependent_bits[0] |= leaf.reads\n    _wanted.add(leaf.arg[0])"
+    new = "    dependent_bits[0] |= value.reads\n" \
+        "    _wanted.update(n.arg[0] for n in value.toposort() if n.op is Ops.BUFFER)"
 
 
 class ReplacedIsNoVariable(ImplPatch):
-    rule = "tensor.parameter.own+2"
+    rule = "tensor.parameter.own+3"
     description = "a parameter that denotes another value is no variable any more"
     target = "impl.tensor.base:TensorBase._own_variable"
 

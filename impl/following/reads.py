@@ -16,6 +16,7 @@ import numpy as np
 
 from impl.following.pure import CONTAINERS, PLAIN
 from impl.tensor import Tensor
+from impl.tensor.parameters import dependence, dependent_bits
 
 #: Arrays are compared by content up to this size in bytes.
 MOST_BYTES = 1 << 16
@@ -143,7 +144,7 @@ def code_of(function: types.FunctionType, _: Any = None) -> tuple[Any, ...]:
 def form_of(tensor: Tensor, _: Any = None) -> tuple[Any, ...]:
     """What a program sees of a tensor besides its elements."""
     return (tensor.uop.shape, tensor.uop.dtype, tensor.device, tensor._parameter,
-            tensor.grad is None)
+            tensor.grad is None, dependence(tensor))
 
 
 def _cell(owner: types.CellType, _: Any) -> Any:
@@ -311,8 +312,11 @@ class Test:
             return (f"{owner}.__code__ is {code} and {owner}.__defaults__ is {defaults} "
                     f"and {owner}.__kwdefaults__ is {named}")
         if kind == "tensor":
-            shape, dtype, device, wanted, bare = map(self.name, held)
+            shape, dtype, device, wanted, bare, depends = map(self.name, held)
+            bits = f"not {owner}.uop.reads & {self.name(dependent_bits)}[0] or "
+            asked = f"{'' if held[-1] else bits}{self.name(dependence)}({owner}) == {depends}"
             return (f"{owner}.uop.dtype is {dtype} and {owner}._parameter is {wanted} "
+                    f"and ({asked}) "
                     f"and ({owner}.grad is None) is {bare} "
                     f"and ((w := {owner}.uop.shape) is {shape} or same(w, {shape})) "
                     f"and ((w := {owner}.device) is {device} or same(w, {device}))")

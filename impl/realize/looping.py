@@ -174,12 +174,11 @@ class Repeated:
     and `ends` the one that is stacked from what they end with.
     """
 
-    def __init__(self, loop: LoopInfo, number: int, place: Place) -> None:
+    def __init__(self, loop: LoopInfo, number: int, place: Place, direct: Sequence[int]) -> None:
         graph, scan = loop.bodies[number], loop.kind == "scan"
         self.begins: dict[int, int] = {}
         self.ends: dict[int, int] = {}
-        if scan:
-            self._join(loop, Device[place].alignment)
+        self._join(loop, direct)
         apart = {*self.begins.values(), *self.ends}
         self.roots = tuple(root for root in (_needed(loop) if scan else range(len(graph.src)))
                            if root not in apart)
@@ -192,19 +191,16 @@ class Repeated:
         self.held: dict[int, Memory] = {}
         self.begun = False
 
-    def _join(self, loop: LoopInfo, alignment: int) -> None:
+    def _join(self, loop: LoopInfo, direct: Sequence[int]) -> None:
         """Find the roots that are what iterations begin or end with."""
         # r[impl loops.carry.stacked]
-        for root in loop.outputs:
-            if root < loop.carries or not _direct(alignment, *_region(loop, root)):
-                continue
+        for root in direct:
             node = loop.roots[root]
             if node.op is Ops.PARAM and node.arg[0] < loop.carries and _nbytes(node):
                 self.begins.setdefault(node.arg[0], root)
         begun = set(self.begins.values())  # nobody stores these: no carry can lie there
-        for root in loop.outputs:
-            if root >= loop.carries and root not in begun \
-                    and _direct(alignment, *_region(loop, root)):
+        for root in direct:
+            if root not in begun:
                 carry = loop.roots.index(loop.roots[root])
                 if carry < loop.carries and carry not in self.begins:
                     self.ends.setdefault(carry, root)
@@ -261,11 +257,21 @@ def _nbytes(node: UOp) -> int:
 def body_of(loop: LoopInfo, number: int, place: Place) -> Repeated:
     """A body on a device, or on a mesh; made at its first use under these settings."""
     known = _bodies.setdefault(loop.bodies[number], {})
-    key = (loop.kind, loop.carries, loop.sequences, loop.outputs, place, settings.plan_text())
+    direct = _stacked_directly(loop, Device[place].alignment) if loop.kind == "scan" else ()
+    key = (loop.kind, loop.carries, loop.sequences, loop.outputs, direct, place,
+           settings.plan_text())
     found = known.get(key)
     if found is None or found.begun:  # a nested run has memory of its own
-        found = known[key] = Repeated(loop, number, place)  # r[impl realize.nested.apart]
+        found = known[key] = Repeated(loop, number, place, direct)  # r[impl realize.nested.apart]
     return found
+
+
+def _stacked_directly(loop: LoopInfo, alignment: int) -> tuple[int, ...]:
+    """The roots whose rows kernels may store, and read, where they are stacked: with another
+    number of iterations they can lie elsewhere.
+    """
+    return tuple([root for root in loop.outputs
+                  if root >= loop.carries and _direct(alignment, *_region(loop, root))])
 
 
 #: The bodies that are ready, each for as long as somebody has its graph: a LOOP, or a plan.

@@ -14,7 +14,7 @@ from impl.following.reads import MOST_BYTES
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh
 from impl.tensor import Tensor
-from impl.tensor.parameters import needs_gradient
+from impl.tensor.parameters import DEPENDS, FROZEN, dependence
 
 
 @dataclass
@@ -108,21 +108,22 @@ def take_apart(given: Any) -> Arguments:
     return found
 
 
-#: Of a tensor that is no parameter, but was computed from one.
-_DEPENDS = "depends on a parameter"
-
-
 def form(described: Any) -> Any:
     """What is compared of one part, but for what it was computed from."""
-    if isinstance(described, tuple) and described[-1:] == (_DEPENDS,):
+    if isinstance(described, tuple) and described[-1:] in _COMPUTED:
         return described[:-1]
     return described
+
+
+#: What `dependence` says of tensors that were computed from parameters.
+_COMPUTED = (DEPENDS,), (FROZEN,)
 
 
 def _gradient(tensor: Tensor) -> tuple[str, ...]:
     """What a tensor says of gradients, if it says anything."""
     # r[impl replay.arguments.depending]
-    depends = (_DEPENDS,) if tensor._parameter is None and needs_gradient(tensor.uop) else ()
+    found = dependence(tensor)
+    depends = (found,) if found else ()
     if tensor._parameter is None and tensor.grad is None:
         return depends
     return (f"requires_grad {tensor._parameter}", "no gradient" if tensor.grad is None

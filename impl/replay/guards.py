@@ -16,7 +16,7 @@ from impl.replay.history import Expressions, Stood
 from impl.replay.states import States
 from impl.symbolic import identical
 from impl.tensor import Tensor
-from impl.tensor.parameters import dependent_bits, needs_gradient
+from impl.tensor.parameters import dependence, dependent_bits
 
 #: The buffers that the kernels read of the arguments, whether an argument may depend on a
 #: parameter, and what stands in the places of expressions.
@@ -57,9 +57,11 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
             return None
         else:
             _add_tensor(test, name, tensor)
-            described = arguments.signature[path]  # r[impl replay.arguments.depending]
-            alike = f"d and n{name}.reads & d and" if form(described) is described else "not"
-            test.add(f"{alike} {{}}(n{name})", needs_gradient)
+            # r[impl replay.arguments.depending]
+            described = arguments.signature[path]
+            depends = "" if form(described) is described else described[-1]
+            may = "" if depends else f"d and n{name}.reads & d and "
+            test.add(f"{may}{{}}({name}) != {{}}", dependence, depends)
             buffers.append(name)
     for place, name in enumerate(buffers):  # r[impl replay.arguments.form]
         for other in buffers[:place]:

@@ -34,11 +34,12 @@ from impl.tensor.parameters import (
     as_written,
     dependent_bits,
     freeze_parameter,
-    is_held_twice,
+    is_shared,
     mode,
     needs_gradient,
     note_parameter,
     register_parameter,
+    wants_gradient,
 )
 from impl.tensor.runtime import Runtime
 from impl.tensor.views import Path, as_memory, follow, has_memory, written_through
@@ -658,7 +659,9 @@ class TensorBase(metaclass=Named):
         self.uop = value
 
     def replace(self, other: Self) -> Self:
-        """Let this variable denote what `other` denotes, without writing to memory."""
+        """Let this variable denote what `other` denotes, without writing to memory; but what
+        requires a gradient takes memory of its own, where others have the value, too.
+        """
         if other.shape != self.shape or other.dtype is not self.dtype:
             raise ShapeError("replace", f"{other.dtype.name} {other.shape} does not fit "
                              f"{self.dtype.name} {self.shape}",
@@ -675,11 +678,11 @@ class TensorBase(metaclass=Named):
         such tensors requires one, too, as in PyTorch.
 
         Setting it to True makes the tensor a variable of its own: its memory is shared with no
-        other tensor, even where another one has the same value (r[tensor.parameter.own+2]).
+        other tensor, even where another one has the same value (r[tensor.parameter.own+3]).
         """
         if self._parameter is not None:
             return self._parameter
-        return needs_gradient(self.uop, frozen=False)  # r[impl tensor.parameter.frozen]
+        return wants_gradient(self.uop)
 
     @requires_grad.setter
     def requires_grad(self, wanted: Any) -> None:
@@ -703,7 +706,7 @@ class TensorBase(metaclass=Named):
 
     def _own_variable(self) -> None:
         """Be one variable, which no other one is, and which stays the same where it is computed."""
-        if self.uop.op is not Ops.BUFFER or is_held_twice(self):
+        if is_shared(self):
             self._own_memory()
 
     def _own_memory(self) -> Self:
@@ -712,6 +715,6 @@ class TensorBase(metaclass=Named):
                                sharding=self.runtime.sharding(self))
         # A gradient of the other one's memory is none of this one's.
         value = nodes.detach(self.uop) if self.uop.op is Ops.BUFFER else self.uop
-        self.uop = write(leaf, leaf, value)  # r[impl tensor.parameter.own+2]
+        self.uop = write(leaf, leaf, value)  # r[impl tensor.parameter.own+3]
         self._ancestors = ()
         return self

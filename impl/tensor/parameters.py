@@ -4,13 +4,13 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from impl.effects import Buffer, mark_realized
+from impl.effects import Buffer, living, mark_realized
 from impl.gradient import nodes, sources_of
-from impl.ir import Ops, UOp, in_memory
+from impl.ir import Ops, UOp, in_memory, toposort
 
 
 class _Mode(threading.local):
@@ -39,25 +39,30 @@ dependent_bits = [0]
 
 def note_parameter(value: UOp) -> None:
     """Note where a tensor that requires a gradient lies."""
-    dependent_bits[0] |= value.reads
-    for node in value.toposort():
-        if node.op is Ops.BUFFER and node.arg[0] not in _wanted:
-            _wanted.add(node.arg[0])
+    leaf = memory_of(value)
+    assert leaf is not None, "a parameter has memory of its own"
+    dependent_bits[0] |= leaf.reads
+    _wanted.add(leaf.arg[0])
 
 
-def freeze_parameter(value: UOp, frozen: bool = True) -> None:
-    """Note of the memory in which a tensor lies whether that requires no gradient any more."""
+def memory_of(value: UOp) -> UOp | None:
+    """The leaf of the memory in which a tensor lies, also while it is still to be written."""
     while value.op is Ops.AFTER:
         value = value.src[0]
-    leaf = in_memory(value)
-    if leaf is not None:
-        (_frozen.add if frozen else _frozen.discard)(leaf.arg[0])
+    return in_memory(value)
+
+
+def freeze_parameter(value: UOp) -> None:
+    """Note of the memory in which a tensor lies that the tensor requires no gradient any more."""
+    leaf = memory_of(value)
+    assert leaf is not None, "a parameter has memory of its own"
+    _frozen.add(leaf.arg[0])
 
 
 def register_parameter(tensor: Any) -> None:
     """Note a living tensor that requires a gradient from now on."""
     note_parameter(tensor.uop)
-    freeze_parameter(tensor.uop, frozen=False)
+    _frozen.discard(memory_of(tensor.uop).arg[0])  # type: ignore[union-attr]
     _parameters[id(tensor)] = weakref.ref(tensor, functools.partial(_forget, id(tensor)))
 
 
@@ -126,13 +131,23 @@ def slope_sources(node: UOp) -> tuple[UOp, ...]:
     return sources_of(node)
 
 
-def needs_gradient(node: UOp, *, frozen: bool = True) -> bool:
-    """Whether a value depends on a parameter: whether somebody may ask for a gradient through it.
-
-    That may be a `frozen` one, too: it may be made to require a gradient again.
+def needs_gradient(node: UOp) -> bool:
+    """Whether somebody may ask for a gradient through a value: it depends on a parameter, or on
+    what was one and may be one again.
 
     `is_dependent` answers at once, and yes too often: it knows buffers by 192 bits.
     """
+    return _leads_to(node, lambda leaf: is_held(leaf) or leaf.arg[0] in _wanted)
+
+
+def wants_gradient(node: UOp) -> bool:
+    """Whether a value depends on a tensor that requires a gradient now."""
+    # r[impl tensor.parameter.frozen]
+    return _leads_to(node, lambda leaf: leaf.arg[0] in _wanted and leaf.arg[0] not in _frozen)
+
+
+def _leads_to(node: UOp, found: Callable[[UOp], bool]) -> bool:
+    """Whether a leaf of a kind is among those that gradients reach from here."""
     seen, stack = set[UOp](), [node] if node.dtype.kind == "f" else []
     while stack:
         each = stack.pop()
@@ -141,15 +156,25 @@ def needs_gradient(node: UOp, *, frozen: bool = True) -> bool:
         seen.add(each)
         if each.op is not Ops.BUFFER:
             stack += slope_sources(each)
-        elif each.arg[0] in _wanted and (frozen or each.arg[0] not in _frozen):
+        elif found(each):
             return True
         elif is_held(each):
-            if frozen:
-                return True
             stack.append(nodes.expression_of(each))
         elif each.late is None:
             stack.append(nodes.kept_expression(each))
     return False
+
+
+def dependence(tensor: Any) -> str:
+    """What a program can find out of the gradients of a tensor for which none was asked."""
+    if tensor._parameter is not None or not is_dependent(tensor.uop) \
+            or not needs_gradient(tensor.uop):
+        return ""
+    return DEPENDS if wants_gradient(tensor.uop) else FROZEN
+
+
+#: Of a tensor that is no parameter, but was computed from one; or from what was one.
+DEPENDS, FROZEN = "depends on a parameter", "depends on a frozen parameter"
 
 
 def parameters() -> list[Any]:
@@ -158,6 +183,16 @@ def parameters() -> list[Any]:
     return [tensor for tensor in living if tensor is not None and tensor._parameter]
 
 
-def is_held_twice(tensor: Any) -> bool:
-    """Whether another one that requires a gradient has the same node."""
-    return any(other is not tensor and other.uop is tensor.uop for other in parameters())
+def is_shared(tensor: Any) -> bool:
+    """Whether a tensor needs memory of its own to be a variable: its value is still to be computed,
+    or others read the memory. They were made before, and a gradient of theirs is none of it.
+    """
+    leaf = memory_of(tensor.uop)
+    if leaf is None:
+        return True
+    others = [other.uop for other in living() if other is not tensor
+              and isinstance(other, type(tensor)) and other.uop.reads & leaf.reads]
+    if tensor._parameter is False and leaf.arg[0] in _frozen:  # made while it was a variable
+        return any(other is tensor.uop for other in others)
+    return leaf is not tensor.uop or any(
+        node.op is Ops.BUFFER and node.arg[0] is leaf.arg[0] for node in toposort(others))

@@ -589,7 +589,7 @@ def test_extreme_arguments_give_finite_gradients() -> None:
         assert np.allclose(gradient[[0, 2, 4]], ends, atol=1e-6)
 
 
-@verifies("tensor.parameter.own+2")
+@verifies("tensor.parameter.own+3")
 def test_a_gradient_of_a_copy_is_none_of_the_original() -> None:
     w = Tensor([1.0, 2.0], requires_grad=True)
     v = copy.deepcopy(w)

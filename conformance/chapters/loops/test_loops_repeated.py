@@ -11,7 +11,9 @@ import pytest
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Ops, Tensor, func
 from impl.cpu.programs import CPURepeated, CPUTable
+from impl.device import Device
 from impl.loops import param
+from impl.realize import looping
 from impl.realize.invariant import parted
 from impl.transforms import control
 
@@ -261,3 +263,28 @@ def test_gradients_of_gradients_through_what_was_kept(width: int) -> None:
         again, other = (loss(scan).gradient(w)[0].square().sum().gradient(w)[0]
                         for scan in (func.scan, written_out))
         np.testing.assert_allclose(again.numpy(), other.numpy(), 1e-9)
+
+
+@verifies("loops.carry.stacked")
+def test_rows_that_lie_elsewhere_with_another_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body is found again by its graph: not where its rows would not be aligned."""
+    used, original = list[Any](), looping.body_of
+
+    def noted(loop: Any, *others: Any) -> Any:
+        used.append((loop, original(loop, *others)))
+        return used[-1][1]
+    monkeypatch.setattr(looping, "body_of", noted)
+    with Context(DEVICE="REFERENCE"):
+        alignment = Device["REFERENCE"].alignment
+        begin, rows = Tensor(ROW).realize(), alignment // 4
+        for count in (rows, rows + 1):  # of numbers, behind which the carries are stacked
+            last, (firsts, carries) = func.scan(lambda c, _: (c * 0.5, (c[0], c)), begin,
+                                                length=count)
+            Tensor.realize(last, firsts, carries)
+            np.testing.assert_allclose(carries.numpy(), [ROW * 0.5**n for n in range(count)], 1e-6)
+            np.testing.assert_allclose(last.numpy(), ROW * 0.5**count, 1e-6)
+    joined = [(loop.count, bool(body.begins)) for loop, body in used]
+    assert {*joined} == {(rows, True), (rows + 1, False)}
+    for loop, body in used:
+        assert all(looping._region(loop, root)[0] % alignment == 0
+                   for root in body.begins.values())

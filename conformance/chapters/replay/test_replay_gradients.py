@@ -510,3 +510,23 @@ def test_expressions_of_many_states_are_found_in_one_walk(monkeypatch: pytest.Mo
         assert captured.replays == 1
     few, some, many = visits
     assert many - some < 2.2 * (some - few) and few > 0, visits
+
+
+@verifies("replay.guard.complete")
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_body_that_asks_what_requires_a_gradient(computed: bool, outside: bool) -> None:
+    """What an argument, or a tensor from outside, was computed from may be frozen meanwhile."""
+    w, one = Tensor([2.0], requires_grad=True), Tensor([1.0]).realize()
+    held = [w * 2]
+
+    def body(x: Tensor) -> Tensor:
+        return x + 1 if (held[0] if outside else x).requires_grad else x - 1
+    step = TinyJit(body)
+    for number in range(12):
+        w.requires_grad_(number // 4 != 1)
+        x = one if outside else w * 2
+        if computed:
+            Tensor.realize(x, held[0])
+        assert step(x).tolist() == body(x).tolist(), number
+    assert step.replays >= 6

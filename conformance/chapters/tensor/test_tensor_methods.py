@@ -1,6 +1,7 @@
 """The methods of a tensor, compared with NumPy; and what only this runtime's tensors do."""
 from __future__ import annotations
 
+import copy
 import gc
 import math
 from collections.abc import Callable
@@ -730,7 +731,7 @@ def test_scatter() -> None:
     assert column.tolist() == [[0, 6, 0, 0], [0, 0, 7, 0], [5, 0, 0, 0]]
 
 
-@verifies("tensor.parameter.own+2")
+@verifies("tensor.parameter.own+3")
 def test_parameters_share_no_node() -> None:
     a, b = Tensor.ones(3, requires_grad=True), Tensor.ones(3, requires_grad=True)
     plain = Tensor.ones(3)
@@ -742,7 +743,7 @@ def test_parameters_share_no_node() -> None:
         [1, 1, 1], [1, 1, 1], [0, 0], [0, 0])
 
 
-@verifies("tensor.parameter.own+2")
+@verifies("tensor.parameter.own+3")
 def test_a_parameter_that_denotes_another_value_stays_a_variable() -> None:
     w, x = Tensor([3.0, 4.0], requires_grad=True), Tensor([1.0, 7.0])
     w.replace(x * 2)
@@ -752,6 +753,38 @@ def test_a_parameter_that_denotes_another_value_stays_a_variable() -> None:
     assert w.grad is not None and w.grad.tolist() == [5.0, 5.0]
     equal.backward()
     assert w.grad.tolist() == [7.0, 19.0]
+    result = w.replace(Tensor([5.0, 6.0]).realize()) * 4
+    assert result.requires_grad
+    result.sum().backward()
+    assert w.grad.tolist() == [11.0, 23.0]
+
+
+@verifies("tensor.parameter.own+3")
+@pytest.mark.parametrize("other", [
+    lambda x: x, Tensor.contiguous, copy.copy, Tensor, lambda x: x[:2], lambda x: x * 3,
+    lambda x: (x * 3).realize(), lambda x: x.reshape(2, 1).expand(2, 2)])
+@pytest.mark.parametrize("computed", [False, True])
+def test_what_was_there_before_a_parameter_gives_it_no_gradient(other: Any, computed: bool) -> None:
+    x = Tensor([1.0, 2.0]) + 0.5
+    if computed:
+        x.realize()
+    before, values = other(x), (x * 1).tolist()
+    w = x.contiguous().requires_grad_() if before is x else x.requires_grad_()
+    (w * 5 + (before * 2).sum()).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [5.0, 5.0]
+    assert w.tolist() == values and not before.requires_grad
+
+
+@verifies("tensor.parameter.own+3")
+def test_what_a_parameter_is_computed_from_is_none() -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    p = (x * 3).requires_grad_()
+    assert p.requires_grad and p.is_leaf and not x.requires_grad and x.is_leaf
+    assert not (x * 2).requires_grad and (p * x).requires_grad
+    with pytest.raises(DTypeError, match="depends on no tensor that requires a gradient"):
+        (x * 2).sum().backward()
+    p.requires_grad_(False)
+    assert not (p * 2).requires_grad and not x.requires_grad
 
 
 @verifies("tensor.parameter.frozen")
