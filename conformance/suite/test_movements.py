@@ -239,6 +239,25 @@ def test_a_part_is_written_over_another_that_it_overlaps(subject: Subject) -> No
 
 
 @verifies("statements.store.view")
+def test_a_part_is_computed_of_two_of_which_one_overlaps_it(subject: Subject) -> None:
+    """The first one or the second, from above and from below, turned round; the other is apart."""
+    apart, region = [8, 14], [1, 7]
+    for overlapping in ([0, 6], [2, 8], [1, 7]):
+        for turned in (False, True):
+            with shown(subject) as draft:
+                for swapped in (False, True):
+                    state = numbered(draft, (16,))
+                    draft.append({"do": "realize", "names": [state]})
+                    far, near = (draft.add("shrink", state, bounds=[each])
+                                 for each in (apart, overlapping))
+                    near = draft.add("flip", near, axes=[0]) if turned else near
+                    made = draft.add("sub", *((near, far) if swapped else (far, near)))
+                    draft.append({"do": "store", "target": state, "from": [made],
+                                  "view": [{"do": "shrink", "bounds": [region]}]})
+                    draft.append({"do": "drop", "names": [far, near, made]})
+
+
+@verifies("statements.store.view")
 def test_readers_through_movements_keep_what_was_there(subject: Subject) -> None:
     """A reader of each chain waits, and with it a second one that was made of a hidden one."""
     shape = (3, 4)

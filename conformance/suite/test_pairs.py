@@ -169,6 +169,22 @@ def test_one_operand_is_moved_and_the_others_are_not(subject: Subject) -> None:
 
 @verifies("caching.program.own")
 @after("effects.value.eager", "conventions.value.eager")
+def test_what_is_between_has_another_dtype(subject: Subject) -> None:
+    """What comes in and what comes out has the same one."""
+    for first, others, last in (("int32", ("int8", "uint8", "int16", "bool", "uint16"), "int32"),
+                                ("float64", ("float32", "float16", "int8"), "float64")):
+        near = []
+        for between in others:
+            draft = Draft()
+            numbers = [1, 2, 400, -1, 3, 7, -128] if first == "int32" else [0.1, 2, -1.3, 100.7]
+            x = given(draft, numbers, first)
+            made = draft.add("cast", x, dtype=between)
+            near.append(_finished(draft, draft.add("neg", draft.add("cast", made, dtype=last))))
+        _in_both_orders(subject, [each for each in near if subject.supports(each)])
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
 def test_one_statement_far_down_is_another(subject: Subject) -> None:
     """Of some thirty, among them such as no loop has together."""
     draft = Draft()

@@ -195,6 +195,13 @@ def test_who_read_a_state_before_its_calls_keeps_what_it_meant(subject: Subject)
         reader: list[Statement] = [{"do": do, "to": "before", "from": ["t0"]}]
         for count in (2, 3, 5):
             subject.check_whole(_around(reader, ADVANCE, _shown("before", "t0"), count), "replay")
+    several: list[Statement] = [{"do": "neg", "to": "a", "from": ["t0"]},
+                                {"do": "flip", "to": "b", "from": ["t0"], "axes": [0]},
+                                {"do": "mul", "to": "c", "from": ["t0", "t2"]},
+                                {"do": "sub", "to": "d", "from": ["b", "t0"]}]
+    for readers in (several, several[::-1][1:]):
+        names = [each["to"] for each in readers]
+        subject.check_whole(_around(readers, ADVANCE, _shown(*names, "t0"), 4), "replay")
 
 
 @verifies("replay.output.own+2", observe="replay")
