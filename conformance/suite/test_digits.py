@@ -97,9 +97,11 @@ def test_two_casts_in_a_row(subject: Subject) -> None:
             with shown(subject, between=False) as draft:
                 x = given(draft, _ends(dtype)[-30:], dtype)
                 for middle in ("bool", "int8", "uint16", "int32", "uint32", "float16", "float32"):
+                    if (dtype, middle) == ("float64", "float16"):
+                        continue  # which another check asks for
                     between = draft.add("cast", x, dtype=middle)
-                    for target in targets:  # of doubles to halves another check asks
-                        if target != middle and (dtype, middle) != ("float64", "float16"):
+                    for target in targets:
+                        if target != middle:
                             draft.add("cast", between, dtype=target)
 
 

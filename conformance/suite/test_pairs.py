@@ -185,6 +185,25 @@ def test_what_is_between_has_another_dtype(subject: Subject) -> None:
 
 @verifies("caching.program.own")
 @after("effects.value.eager", "conventions.value.eager")
+def test_one_operand_is_another_that_is_read_as_well(subject: Subject) -> None:
+    """Whichever it is; all of them are read, in the same order, before."""
+    for do, choices in (("where", ("cxy", "dxy", "czy", "cxz", "cyx", "cxx")),
+                        ("sub", ("xy", "zy", "xz", "yx", "xx")), ("matmul", ("xy", "zy", "xz"))):
+        near = []
+        for chosen in choices:
+            draft = Draft()
+            known = {name: _square(draft, "int32", seed) for seed, name in enumerate("xyz")}
+            for size, name in enumerate("cd", 2):
+                known[name] = given(draft, (np.arange(9) % size == 0).reshape(3, 3), "bool")
+            total = draft.add("add", draft.add("add", known["x"], known["y"]), known["z"])
+            both = draft.add("xor", known["c"], known["d"])
+            near.append(_finished(draft, total, both,
+                                  draft.add(do, *(known[name] for name in chosen))))
+        _in_both_orders(subject, [each for each in near if subject.supports(each)])
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
 def test_one_statement_far_down_is_another(subject: Subject) -> None:
     """Of some thirty, among them such as no loop has together."""
     draft = Draft()

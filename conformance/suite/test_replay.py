@@ -378,6 +378,10 @@ def test_many_numbers_among_the_arguments(subject: Subject) -> None:
     given = [{"k": number} for number in (2, 2, 3, 5, 7, 0.5, -1, 2, 11, 3,
                                         1.2345678, 1.2345679, 256.0, 0.0, -0.25)]
     _right_or_refused(subject, called(1, given, 0, body, watched=True))
+    signs: list[Statement] = [body[0], {"do": "bitcast", "to": "out", "from": ["c"],
+                                        "dtype": "int32"}]  # zeros differ in their bits
+    given = [{"k": number} for number in (0.0, 0.0, 0.0, -0.0, -0.0, 0.0, -0.0)]
+    _right_or_refused(subject, called(1, given, 0, signs, watched=True))
 
 
 @verifies("replay.arguments.call", observe="replay")
