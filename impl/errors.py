@@ -130,6 +130,10 @@ class FileRefusedError(TensorScheduleError, OSError):
     """The system does not let a file be read or written."""
 
 
+class ValueOutsideError(TensorScheduleError, ValueError):
+    """A distribution has no such parameter, or nothing like that can be drawn from it."""
+
+
 class VariableError(TensorScheduleError, ValueError):
     """A symbolic variable is out of its bounds, or bound to two values."""
 

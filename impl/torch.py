@@ -157,13 +157,18 @@ def __dir__() -> list[str]:
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """A method as a function of its tensor, which PyTorch calls `input`."""
+    """A method as a function of its tensor, which PyTorch calls `input`.
+
+    What is given as `out` is assigned the result, and returned.
+    """
     method = getattr(Tensor, name)
     bound = inspect.ismethod(method) or isinstance(
         inspect.getattr_static(Tensor, name), staticmethod)
 
     def call(*given: Any, **named: Any) -> Any:
-        generator = named.pop("generator", None)
+        generator, out = named.pop("generator", None), named.pop("out", None)
+        if out is not None:
+            return _assigned(out, call(*given, **named, generator=generator))
         if "input" in named:
             given = (named.pop("input"), *given)
         if not bound and given and isinstance(given[0], (_int, _float)):
@@ -179,6 +184,13 @@ def _function(name: str) -> Callable[..., Any]:
     call.__name__ = call.__qualname__ = name
     call.__doc__ = method.__doc__
     return call
+
+
+def _assigned(out: Any, result: Any) -> Any:
+    """`out`, a tensor or a tuple of them, with the result in its place."""
+    if isinstance(out, (tuple, list)):
+        return type(result)(*map(_assigned, out, result))
+    return out.assign(result.cast(out.dtype))
 
 
 # Tensors
@@ -780,22 +792,24 @@ def _part(name: str, **members: Any) -> ModuleType:
 
 
 def _publish_parts() -> dict[str, Any]:
-    from impl.nn import data, distributions, functional, init, lr_scheduler, swa_utils
+    from impl.nn import data, distributions, functional, init, lr_scheduler, swa_utils, testing
     autograd = _part("autograd", grad=_grad, no_grad=no_grad, Variable=_variable,
-                     Function=Function, functional=_part(
+                     Function=Function, gradcheck=testing.gradcheck, functional=_part(
                          "autograd.functional", jacobian=_of_inputs(func.jacrev),
                          hessian=_of_inputs(func.hessian), vjp=_along(_vjp), jvp=_along(_jvp),
                          hvp=_along(_hvp), vhp=_along(_hvp)))
     modules: Any = (("nn", nn), ("optim", nn.optim), ("nn.functional", functional),
                          ("nn.init", init), ("nn.utils", nn.utils),
-                         ("nn.utils.rnn", nn.utils.rnn),
+                         ("nn.parallel", _part("nn.parallel")),
+                         ("nn.utils.rnn", nn.utils.rnn), ("testing", testing),
                          ("nn.utils.parametrize", nn.utils.parametrize),
                          ("nn.utils.parametrizations", nn.utils.parametrizations),
                          ("linalg", Tensor.linalg), ("fft", fft), ("amp", nn.amp),
                          ("cuda.amp", nn.amp), ("cuda", cuda),
                          ("nn.parameter", nn.parameter), ("optim.lr_scheduler", lr_scheduler),
                          ("optim.swa_utils", swa_utils), ("utils.data", data),
-                         ("distributions", distributions))
+                         ("distributions", distributions),
+                         ("distributions.constraints", distributions.constraints))
     for name, module in modules:
         sys.modules[f"{__name__}.{name}"] = module
     functions = _part("func", **{name: getattr(func, name) for name in func.__all__},
@@ -808,7 +822,7 @@ def _publish_parts() -> dict[str, Any]:
         *given))
     return {"utils": _part("utils", data=data, checkpoint=checked), "func": functions,
             "special": special, "signal": signal, "linalg": Tensor.linalg, "autograd": autograd,
-            "distributions": distributions}
+            "distributions": distributions, "testing": testing}
 
 
 globals().update(_publish_parts())

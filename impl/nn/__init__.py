@@ -254,8 +254,8 @@ def __getattr__(name: str) -> Any:
                      remove_spectral_norm=parametrize.remove_spectral_norm,
                      skip_init=_made_at_once, parametrize=parametrize,
                      parametrizations=SimpleNamespace(
-                         weight_norm=parametrize.weight_norm,
-                         spectral_norm=parametrize.spectral_norm),
+                         weight_norm=parametrize.weight_norm_parametrization,
+                         spectral_norm=parametrize.spectral_norm_parametrization),
                      parameters_to_vector=state.parameters_to_vector,
                      vector_to_parameters=state.vector_to_parameters)
     elif name == "parameter":

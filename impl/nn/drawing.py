@@ -6,10 +6,25 @@ and all of them in `impl.nn.distributions`.
 """
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
-from impl.errors import ArgumentError
+from impl.errors import ArgumentError, ValueOutsideError
+from impl.nn.constraints import (
+    Constraint,
+    boolean,
+    integer_interval,
+    interval,
+    nonnegative,
+    one_hot,
+    positive,
+    real,
+    real_vector,
+    unit_interval,
+)
 from impl.tensor import Tensor
 
 __all__ = ["Bernoulli", "Categorical", "Distribution", "Independent", "Normal",
@@ -35,16 +50,77 @@ def one_of(kind: str, probs: Any, logits: Any) -> None:
         raise ArgumentError(kind, "probs and logits are given, or neither", "give one of them")
 
 
+def _checked_parameters(build: Callable[..., None]) -> Callable[..., None]:
+    """A constructor whose parameters are looked at first."""
+    signature = inspect.signature(build)
+
+    @functools.wraps(build)
+    def __init__(self: Any, *given: Any, **named: Any) -> None:
+        known = signature.bind(self, *given, **named).arguments
+        if known.get("validate_args") is not None:
+            self._validate_args = known["validate_args"]
+        for name, constraint in self.arg_constraints.items():
+            self._refuse_outside(name, known.get(name), constraint)
+        build(self, *given, **named)
+    return __init__
+
+
+def _checked_value(density: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A method that is asked about a value, which is looked at first."""
+    @functools.wraps(density)
+    def log_prob(self: Any, value: Any) -> Tensor:
+        if getattr(type(self), "log_prob", None) is log_prob:  # no other kind asks this one
+            self._refuse_outside("the value", value, self.support)
+        return density(self, value)
+    return log_prob
+
+
 class Distribution:
     """What distributions have in common: shapes, draws, and `log_prob` by another name.
 
-    `validate_args` is PyTorch's, and changes nothing: a value outside has the density of its
-    formula.
+    Numbers of Python are held to what is allowed (`arg_constraints`, `support`), unless
+    `validate_args` is False. Tensors are if it is True, or `set_default_validate_args(True)` was
+    called: then they are computed at once. PyTorch looks at all of them unasked. What nobody looked
+    at has the density of its formula.
+
+    Raises:
+        ValueOutsideError: a parameter, or the value of `log_prob`, is not allowed.
     """
 
     batch_shape: tuple[int, ...] = ()
     event_shape: tuple[int, ...] = ()
     has_rsample = False
+    #: What each parameter is held to.
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {}
+    _validate_args: bool | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Let a kind of distribution look at what it is given."""
+        for name, checked in (("__init__", _checked_parameters), ("log_prob", _checked_value)):
+            if name in vars(cls):
+                setattr(cls, name, checked(vars(cls)[name]))
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether tensors are looked at where `validate_args` is not said."""
+        Distribution._validate_args = value
+
+    @property
+    def support(self) -> Constraint | None:
+        """What can be drawn, where it is known."""
+        return None
+
+    def _refuse_outside(self, name: str, value: Any, constraint: Constraint | None) -> None:
+        asked = self._validate_args if isinstance(value, Tensor) else \
+            isinstance(value, (int, float)) and self._validate_args is not False
+        if constraint is None or not asked:
+            return
+        fits = constraint.check(value)
+        if not (fits.all().item() if isinstance(fits, Tensor) else fits):
+            given = f"a tensor of shape {value.shape}" if isinstance(value, Tensor) else value
+            raise ValueOutsideError(  # r[impl errors.argument.refused]
+                type(self).__name__, f"{name} is {given}, and has to be {constraint.name}",
+                "give what is allowed, or validate_args=False")
 
     def _shape(self, sample_shape: Any) -> tuple[int, ...]:
         given = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
@@ -115,6 +191,11 @@ class Normal(Distribution):
     """Numbers with a mean and a standard deviation, each a tensor or a number."""
 
     has_rsample = True
+    arg_constraints = {"loc": real, "scale": positive}
+
+    @property
+    def support(self) -> Constraint:
+        return real
 
     def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
         self.loc, self.scale = of_one_shape(loc, scale)
@@ -154,6 +235,11 @@ class Uniform(Distribution):
     """Numbers spread evenly from `low` to `high`."""
 
     has_rsample = True
+    arg_constraints = {"low": real, "high": real}
+
+    @property
+    def support(self) -> Constraint:
+        return interval(self.low, self.high)
 
     def __init__(self, low: Any, high: Any, validate_args: Any = None) -> None:
         self.low, self.high = of_one_shape(low, high)
@@ -187,6 +273,12 @@ class Uniform(Distribution):
 
 class Categorical(Distribution):
     """One of several classes along the last axis, by probabilities or by logits."""
+
+    arg_constraints = {"probs": nonnegative, "logits": real_vector}
+
+    @property
+    def support(self) -> Constraint:
+        return integer_interval(0, self.logits.shape[-1] - 1)
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
                  validate_args: Any = None) -> None:
@@ -230,6 +322,12 @@ class Categorical(Distribution):
 class Bernoulli(Distribution):
     """0 or 1, by probabilities or by logits."""
 
+    arg_constraints = {"probs": unit_interval, "logits": real}
+
+    @property
+    def support(self) -> Constraint:
+        return boolean
+
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         one_of("Bernoulli", probs, logits)
         self.probs = _tensor(probs) if logits is None else _tensor(logits).sigmoid()
@@ -261,6 +359,10 @@ class Bernoulli(Distribution):
 
 class OneHotCategorical(Categorical):
     """One of several classes, as a vector with one 1."""
+
+    @property
+    def support(self) -> Constraint:
+        return one_hot
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
                  validate_args: Any = None) -> None:
@@ -302,6 +404,11 @@ class Independent(Distribution):
         self.batch_shape = shape[:len(shape) - self.axes]
         self.event_shape = shape[len(shape) - self.axes:] + base_distribution.event_shape
         self.has_rsample = base_distribution.has_rsample
+
+    @property
+    def support(self) -> Constraint | None:
+        found: Constraint | None = self.base_dist.support
+        return found
 
     @property
     def mean(self) -> Tensor:

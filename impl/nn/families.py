@@ -5,6 +5,20 @@ import math
 from typing import Any
 
 from impl.errors import ArgumentError
+from impl.nn.constraints import (
+    Constraint,
+    greater_than_eq,
+    integer_interval,
+    lower_cholesky,
+    nonnegative,
+    nonnegative_integer,
+    positive,
+    positive_definite,
+    real,
+    real_vector,
+    simplex,
+    unit_interval,
+)
 from impl.nn.drawing import (
     Categorical,
     Distribution,
@@ -18,13 +32,15 @@ from impl.tensor import Tensor
 
 __all__ = ["Beta", "Binomial", "Cauchy", "Chi2", "Dirichlet", "Exponential", "Gamma", "Geometric",
            "Gumbel", "HalfCauchy", "HalfNormal", "Laplace", "LogNormal", "MixtureSameFamily",
-           "Multinomial", "MultivariateNormal", "Pareto", "Poisson", "RelaxedOneHotCategorical",
-           "StudentT", "Weibull"]
+           "Multinomial", "MultivariateNormal", "NegativeBinomial", "Pareto", "Poisson",
+           "RelaxedOneHotCategorical", "StudentT", "VonMises", "Weibull"]
 
 #: So many candidates are drawn for each number of a gamma distribution: more than 1 in 20 is
 #: refused nowhere, so none of them is taken once in 10^20 draws.
 _CANDIDATES = 16
 _EULER = 0.5772156649015329
+#: What the chance of one more success is held to.
+_HALF_OPEN = Constraint("0 or greater, less than 1", lambda value: (value >= 0) & (value < 1))
 
 
 def _chance(shape: tuple[int, ...]) -> Tensor:
@@ -50,6 +66,12 @@ def _standard_gamma(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 class Gamma(Distribution):
     """Positive numbers with a shape (`concentration`) and a rate."""
+
+    arg_constraints = {"concentration": positive, "rate": positive}
+
+    @property
+    def support(self) -> Constraint:
+        return nonnegative
 
     def __init__(self, concentration: Any, rate: Any, validate_args: Any = None) -> None:
         self.concentration, self.rate = of_one_shape(concentration, rate)
@@ -79,6 +101,8 @@ class Gamma(Distribution):
 class Chi2(Gamma):
     """Sums of squares of `df` normal numbers."""
 
+    arg_constraints = {"df": positive}
+
     def __init__(self, df: Any, validate_args: Any = None) -> None:
         (self.df,) = of_one_shape(df)
         super().__init__(self.df * 0.5, 0.5)
@@ -88,6 +112,11 @@ class Exponential(Distribution):
     """Waiting times at a rate."""
 
     has_rsample = True
+    arg_constraints = {"rate": positive}
+
+    @property
+    def support(self) -> Constraint:
+        return nonnegative
 
     def __init__(self, rate: Any, validate_args: Any = None) -> None:
         (self.rate,) = of_one_shape(rate)
@@ -118,6 +147,12 @@ class Exponential(Distribution):
 class Dirichlet(Distribution):
     """Shares along the last axis, which add up to 1."""
 
+    arg_constraints = {"concentration": positive}
+
+    @property
+    def support(self) -> Constraint:
+        return simplex
+
     def __init__(self, concentration: Tensor, validate_args: Any = None) -> None:
         self.concentration = concentration
         self.batch_shape, self.event_shape = concentration.shape[:-1], concentration.shape[-1:]
@@ -147,6 +182,12 @@ class Dirichlet(Distribution):
 
 class Beta(Distribution):
     """Numbers between 0 and 1, by two concentrations."""
+
+    arg_constraints = {"concentration1": positive, "concentration0": positive}
+
+    @property
+    def support(self) -> Constraint:
+        return unit_interval
 
     def __init__(self, concentration1: Any, concentration0: Any,
                  validate_args: Any = None) -> None:
@@ -181,6 +222,11 @@ class _Placed(Distribution):
     """Distributions with a place and a width: draws of the standard one, moved."""
 
     has_rsample = True
+    arg_constraints = {"loc": real, "scale": positive}
+
+    @property
+    def support(self) -> Constraint:
+        return real
 
     def __init__(self, loc: Any, scale: Any, validate_args: Any = None) -> None:
         self.loc, self.scale = of_one_shape(loc, scale)
@@ -261,6 +307,7 @@ class StudentT(_Placed):
     """Numbers as normal ones with an uncertain deviation."""
 
     has_rsample = False
+    arg_constraints = {"df": positive, "loc": real, "scale": positive}
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0,
                  validate_args: Any = None) -> None:
@@ -296,6 +343,10 @@ class LogNormal(_Placed):
     """Exponentials of normal numbers."""
 
     @property
+    def support(self) -> Constraint:
+        return positive
+
+    @property
     def mean(self) -> Tensor:
         return (self.loc + self.scale.square() / 2).exp()
 
@@ -319,7 +370,12 @@ class _Folded(Distribution):
     """The sizes of numbers that are placed around 0."""
 
     has_rsample = True
+    arg_constraints = {"scale": positive}
     around: type[Any]
+
+    @property
+    def support(self) -> Constraint:
+        return nonnegative
 
     def __init__(self, scale: Any, validate_args: Any = None) -> None:
         (self.scale,) = of_one_shape(scale)
@@ -369,6 +425,11 @@ class Weibull(Distribution):
     """Lives of what wears out."""
 
     has_rsample = True
+    arg_constraints = {"scale": positive, "concentration": positive}
+
+    @property
+    def support(self) -> Constraint:
+        return positive
 
     def __init__(self, scale: Any, concentration: Any, validate_args: Any = None) -> None:
         self.scale, self.concentration = of_one_shape(scale, concentration)
@@ -397,6 +458,11 @@ class Pareto(Distribution):
     """Numbers from `scale` on, with a power as density."""
 
     has_rsample = True
+    arg_constraints = {"scale": positive, "alpha": positive}
+
+    @property
+    def support(self) -> Constraint:
+        return greater_than_eq(self.scale)
 
     def __init__(self, scale: Any, alpha: Any, validate_args: Any = None) -> None:
         self.scale, self.alpha = of_one_shape(scale, alpha)
@@ -424,6 +490,12 @@ class Pareto(Distribution):
 class Poisson(Distribution):
     """Counts of what happens at a rate."""
 
+    arg_constraints = {"rate": nonnegative}
+
+    @property
+    def support(self) -> Constraint:
+        return nonnegative_integer
+
     def __init__(self, rate: Any, validate_args: Any = None) -> None:
         (self.rate,) = of_one_shape(rate)
         self.batch_shape = self.rate.shape
@@ -448,6 +520,12 @@ class Poisson(Distribution):
 class Geometric(Distribution):
     """How often something fails before it succeeds."""
 
+    arg_constraints = {"probs": unit_interval, "logits": real}
+
+    @property
+    def support(self) -> Constraint:
+        return nonnegative_integer
+
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         one_of("Geometric", probs, logits)
         (given,) = of_one_shape(probs if logits is None else logits)
@@ -468,7 +546,7 @@ class Geometric(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         (value,) = of_one_shape(value)
-        return (-self.probs).log1p() * value + self.probs.log()
+        return value.xlog1py(-self.probs) + self.probs.log()  # 0 for 0 failures at probability 1
 
     def entropy(self) -> Tensor:
         p = self.probs
@@ -477,6 +555,13 @@ class Geometric(Distribution):
 
 class Binomial(Distribution):
     """How many of `total_count` tries succeed."""
+
+    arg_constraints = {"total_count": nonnegative_integer, "probs": unit_interval,
+                       "logits": real}
+
+    @property
+    def support(self) -> Constraint:
+        return integer_interval(0, self.total_count)
 
     def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None,
                  validate_args: Any = None) -> None:
@@ -506,8 +591,93 @@ class Binomial(Distribution):
         return ways + value.xlogy(p) + (n - value).xlogy(1 - p)
 
 
+class NegativeBinomial(Distribution):
+    """How often something succeeds before it has failed `total_count` times."""
+
+    arg_constraints = {"total_count": nonnegative, "probs": _HALF_OPEN, "logits": real}
+
+    @property
+    def support(self) -> Constraint:
+        return nonnegative_integer
+
+    def __init__(self, total_count: Any, probs: Any = None, logits: Any = None,
+                 validate_args: Any = None) -> None:
+        one_of("NegativeBinomial", probs, logits)
+        self.total_count, given = of_one_shape(total_count, probs if logits is None else logits)
+        self.probs = given if logits is None else given.sigmoid()
+        self.logits = given.logit() if logits is None else given
+        self.batch_shape = given.shape
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.logits.exp()
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean / (-self.logits).sigmoid()
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws: counts at a rate that is drawn, too."""
+        rates = Gamma(self.total_count, (-self.logits).exp()).sample(sample_shape)
+        return rates.poisson()
+
+    def log_prob(self, value: Any) -> Tensor:
+        (value,) = of_one_shape(value)
+        n = self.total_count
+        ways = (n + value).lgamma() - (value + 1).lgamma() - n.lgamma()
+        chances = n * (-self.logits).logsigmoid() + value * self.logits.logsigmoid()
+        return chances + (n + value == 0).where(0.0, ways)
+
+
+class VonMises(Distribution):
+    """Angles around `loc`, from -pi to pi, the nearer the greater the concentration."""
+
+    arg_constraints = {"loc": real, "concentration": positive}
+
+    @property
+    def support(self) -> Constraint:
+        return real
+
+    def __init__(self, loc: Any, concentration: Any, validate_args: Any = None) -> None:
+        self.loc, self.concentration = of_one_shape(loc, concentration)
+        self.batch_shape = self.loc.shape
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        """The circular one: from 0 to 1."""
+        return 1 - self.concentration.i1e() / self.concentration.i0e()
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws, by the method of Best and Fisher (1979)."""
+        shape = self._shape(sample_shape)
+        k = self.concentration.detach().expand(shape).clip(min=1e-6)
+        root = (k.square() * 4 + 1).sqrt()
+        width = (root + 1).sqrt()
+        rho = width * k * 2 / ((root + 1) * (width + math.sqrt(2)))  # without a difference
+        r = (rho.square() + 1) / (rho * 2)
+        turn = (_chance((_CANDIDATES * 2, *shape)) * math.pi).cos()
+        cosine = ((r * turn + 1) / (r + turn)).clip(-1, 1)
+        c, chance = k * (r - cosine), _chance((_CANDIDATES * 2, *shape))
+        taken = (c * (2 - c) > chance) | ((c / chance).log() + 1 - c >= 0)
+        first = taken.cast("int32").argmax(0).unsqueeze(0)
+        angle = (_chance(shape) - 0.5).sign() * cosine.gather(0, first).squeeze(0).acos()
+        return (angle + self.loc.detach() + math.pi) % (2 * math.pi) - math.pi
+
+    def log_prob(self, value: Any) -> Tensor:
+        (value,) = of_one_shape(value)
+        k = self.concentration
+        return k * ((value - self.loc).cos() - 1) - math.log(2 * math.pi) - k.i0e().log()
+
+
 class Multinomial(Distribution):
     """How often each class comes in `total_count` draws."""
+
+    arg_constraints = {"total_count": nonnegative_integer, "probs": nonnegative,
+                       "logits": real_vector}
 
     def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None,
                  validate_args: Any = None) -> None:
@@ -542,6 +712,12 @@ class MultivariateNormal(Distribution):
     """Vectors with a mean, and a covariance, a precision, or the triangle of Cholesky."""
 
     has_rsample = True
+    arg_constraints = {"loc": real_vector, "covariance_matrix": positive_definite,
+                       "precision_matrix": positive_definite, "scale_tril": lower_cholesky}
+
+    @property
+    def support(self) -> Constraint:
+        return real_vector
 
     def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None,
                  precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
@@ -640,6 +816,11 @@ class RelaxedOneHotCategorical(Distribution):
     """Shares that are nearly one class, the nearer the lower the temperature."""
 
     has_rsample = True
+    arg_constraints = {"temperature": positive, "probs": nonnegative, "logits": real_vector}
+
+    @property
+    def support(self) -> Constraint:
+        return simplex
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None,
                  validate_args: Any = None) -> None:

@@ -15,7 +15,8 @@ from impl.nn.names import publish
 from impl.tensor import Tensor
 
 __all__ = ["is_parametrized", "register_parametrization", "remove_parametrizations",
-           "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]
+           "remove_spectral_norm", "remove_weight_norm", "spectral_norm",
+           "spectral_norm_parametrization", "weight_norm", "weight_norm_parametrization"]
 publish("utils", __all__)
 
 
@@ -117,31 +118,38 @@ def spectral_norm(module: Any, name: str = "weight", n_power_iterations: int = 1
     That is estimated from two vectors, which follow it at each use while training.
     """
     x = _held(module, name)
-    first = (1 if type(module).__name__.startswith("ConvTranspose") else 0) if dim is None else dim
-
-    def as_matrix(own: Tensor) -> Tensor:
-        return own.movedim(first, 0).reshape(own.shape[first], -1)
-
-    def unit(vector: Tensor) -> Tensor:
-        return vector / vector.norm().maximum(eps)
-
-    rows, columns = as_matrix(x).shape
+    first = _first_axis(module, dim)
     original, u, v = f"{name}_orig", f"{name}_u", f"{name}_v"
     setattr(module, original, x.detach().requires_grad_())
-    for kept, size in ((u, rows), (v, columns)):
-        module.register_buffer(kept, unit(Tensor.randn(size)).contiguous().realize())
-
-    def formula(own: Any) -> Tensor:
-        given: Tensor = getattr(own, original)
-        matrix, one, two = as_matrix(given), getattr(own, u), getattr(own, v)
-        if own.training:
-            fixed = matrix.detach()
-            for _ in range(n_power_iterations):
-                two.assign(unit(fixed.T @ one))
-                one.assign(unit(fixed @ two))
-        return given / (one.detach() * (matrix @ two.detach())).sum()
-    _computed(module, name, formula)
+    for kept, size in zip((u, v), _as_matrix(x, first).shape, strict=True):
+        module.register_buffer(kept, _unit(Tensor.randn(size), eps).contiguous().realize())
+    _computed(module, name, lambda own: _by_spectrum(
+        getattr(own, original), getattr(own, u), getattr(own, v), first,
+        n_power_iterations if own.training else 0, eps))
     return module
+
+
+def _first_axis(module: Any, dim: int | None) -> int:
+    """The axis of the rows of the matrix that a weight is."""
+    return (1 if type(module).__name__.startswith("ConvTranspose") else 0) if dim is None else dim
+
+
+def _as_matrix(x: Tensor, first: int) -> Tensor:
+    return x.movedim(first, 0).reshape(x.shape[first], -1)
+
+
+def _unit(vector: Tensor, eps: float) -> Tensor:
+    return vector / vector.norm().maximum(eps)
+
+
+def _by_spectrum(x: Tensor, u: Tensor, v: Tensor, first: int, steps: int, eps: float) -> Tensor:
+    """Divided by the greatest singular value, after so many steps of the vectors to its own."""
+    matrix = _as_matrix(x, first)
+    fixed = matrix.detach()
+    for _ in range(steps):
+        v.assign(_unit(fixed.T @ u, eps))
+        u.assign(_unit(fixed @ v, eps))
+    return x / (u.detach() * (matrix @ v.detach())).sum()
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
@@ -169,6 +177,31 @@ class _Chain(Module):
         return value
 
 
+class _Polar(_Chain):
+    """A tensor by its lengths, `original0`, and its directions, `original1`."""
+
+    def __init__(self, original: Tensor, dim: int | None) -> None:
+        self.original0 = _size_beside(original.detach(), dim).requires_grad_()
+        self.original1 = original.detach().requires_grad_()
+        self.dim, self.count = dim, 0
+
+    def forward(self) -> Any:
+        return self.original1 * (self.original0 / _size_beside(self.original1, self.dim))
+
+
+class _Spectral(Module):
+    """Division by the greatest singular value: `spectral_norm` as a layer of a chain."""
+
+    def __init__(self, original: Tensor, first: int, steps: int, eps: float) -> None:
+        self.first, self.steps, self.eps = first, steps, eps
+        for kept, size in zip(("_u", "_v"), _as_matrix(original, first).shape, strict=True):
+            self.register_buffer(kept, _unit(Tensor.randn(size), eps).contiguous().realize())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _by_spectrum(x, self._u, self._v, self.first,
+                            self.steps if self.training else 0, self.eps)
+
+
 class _Chains(Module):
     """The chains of a layer, by the name of the tensor."""
 
@@ -182,19 +215,44 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Any
 
     The layer's `right_inverse`, if it has one, says what is learned in its place.
     """
-    if "parametrizations" not in vars(module):
-        module.parametrizations = _Chains()
-    chains = vars(module.parametrizations)
-    if tensor_name not in chains:
-        chains[tensor_name] = _Chain(_held(module, tensor_name))
-        _computed(module, tensor_name, lambda own: vars(own.parametrizations)[tensor_name]())
-    chain = chains[tensor_name]
+    chain = _chain(module, tensor_name, _Chain)
     if hasattr(parametrization, "right_inverse") and chain.count == 0:
         made = parametrization.right_inverse(chain.original.detach())
         chain.original = made.detach().requires_grad_()
     setattr(chain, str(chain.count), parametrization)
     chain.count += 1
     return module
+
+
+def _chain(module: Any, name: str, build: Callable[[Tensor], _Chain]) -> Any:
+    """What computes a tensor of this name: made now, if nothing does yet."""
+    if "parametrizations" not in vars(module):
+        module.parametrizations = _Chains()
+    chains = vars(module.parametrizations)
+    if name not in chains:
+        chains[name] = build(_held(module, name))
+        _computed(module, name, lambda own: vars(own.parametrizations)[name]())
+    return chains[name]
+
+
+def weight_norm_parametrization(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+    """`torch.nn.utils.parametrizations.weight_norm`: with the names of that in a checkpoint.
+
+    A length `parametrizations.weight.original0` times a direction, `original1`.
+    """
+    _chain(module, name, lambda x: _Polar(x, dim))
+    return module
+
+
+def spectral_norm_parametrization(module: Any, name: str = "weight", n_power_iterations: int = 1,
+                                  eps: float = 1e-12, dim: int | None = None) -> Any:
+    """`torch.nn.utils.parametrizations.spectral_norm`: with the names of that in a checkpoint.
+
+    The tensor is `parametrizations.weight.original`; `0._u` and `0._v` follow it in training.
+    """
+    first = _first_axis(module, dim)
+    return register_parametrization(
+        module, name, _Spectral(_held(module, name), first, n_power_iterations, eps))
 
 
 def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
@@ -215,7 +273,7 @@ def remove_parametrizations(module: Any, tensor_name: str,
                             f"nn.{type(module).__name__} is not parametrized",
                             "name a tensor that is")
     chain = vars(module.parametrizations)[tensor_name]
-    value = chain() if leave_parametrized else chain.original
+    value = chain() if leave_parametrized or isinstance(chain, _Polar) else chain.original
     delattr(module.parametrizations, tensor_name)
     if not any(isinstance(one, _Chain) for one in vars(module.parametrizations).values()):
         del module.parametrizations

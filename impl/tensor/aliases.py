@@ -320,23 +320,32 @@ class Aliases(Autograd):
 
     # Tensors of the same kind as this one
 
-    def new_tensor(self, data: Any, dtype: Any = None) -> Self:
+    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None,
+                   requires_grad: bool = False) -> Self:
         """Values as a tensor of this dtype and device."""
-        return self.__class__(data, self.device, self.dtype if dtype is None else dtype)
+        made = self.__class__(data, self.device, self.dtype if dtype is None else dtype)
+        return made._as_asked(device, requires_grad)
 
-    def new_zeros(self, *size: Any, dtype: Any = None) -> Self:
+    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None,
+                  requires_grad: bool = False) -> Self:
         """Zeros in this dtype, on this device."""
-        return self.zeros(*size, dtype=self.dtype if dtype is None else dtype, device=self.device)
+        return self.zeros(*size, dtype=self.dtype if dtype is None else dtype,
+                          device=device or self.device, requires_grad=requires_grad)
 
-    def new_ones(self, *size: Any, dtype: Any = None) -> Self:
+    def new_ones(self, *size: Any, dtype: Any = None, device: Any = None,
+                 requires_grad: bool = False) -> Self:
         """Ones in this dtype, on this device."""
-        return self.ones(*size, dtype=self.dtype if dtype is None else dtype, device=self.device)
+        return self.ones(*size, dtype=self.dtype if dtype is None else dtype,
+                         device=device or self.device, requires_grad=requires_grad)
 
-    def new_full(self, size: Any, fill_value: Any, dtype: Any = None) -> Self:
+    def new_full(self, size: Any, fill_value: Any, dtype: Any = None, device: Any = None,
+                 requires_grad: bool = False) -> Self:
         """One number in this dtype, on this device."""
         wanted = self.dtype if dtype is None else dtype
-        return self.full(size, fill_value, wanted, self.device)
+        return self.full(size, fill_value, wanted, device or self.device, requires_grad)
 
-    def new_empty(self, *size: Any, dtype: Any = None) -> Self:
+    def new_empty(self, *size: Any, dtype: Any = None, device: Any = None,
+                  requires_grad: bool = False) -> Self:
         """Memory in this dtype, on this device."""
-        return self.empty(*size, dtype=self.dtype if dtype is None else dtype, device=self.device)
+        return self.empty(*size, dtype=self.dtype if dtype is None else dtype,
+                          device=device or self.device, requires_grad=requires_grad)

@@ -123,11 +123,18 @@ class Creation(Scientific):
         node = new_buffer_node(place, wanted, sizes, sharding=sharding)
         return cls._made(node, place, requires_grad)
 
-    def full_like(self, fill_value: Scalar, dtype: Any = None) -> Self:
+    def full_like(self, fill_value: Scalar, dtype: Any = None, device: Any = None,
+                  requires_grad: bool = False) -> Self:
         """One number in this tensor's shape and dtype, cut as it is where it lies on a mesh."""
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         fill = _number(fill_value, "full_like")
-        return self._laid_like(nodes.full(UOp.const(wanted, fill), self.shape))
+        return self._laid_like(nodes.full(UOp.const(wanted, fill), self.shape)) \
+            ._as_asked(device, requires_grad)
+
+    def _as_asked(self, device: Any, requires_grad: bool) -> Self:
+        """A new tensor, on the device that was asked for, and wanting a gradient if it was."""
+        made = self if device is None else self.to(device)
+        return made.requires_grad_() if requires_grad else made
 
     def _laid_like(self, value: UOp) -> Self:
         """A value of this tensor's shape, cut as it is where it lies on a mesh."""
@@ -135,20 +142,23 @@ class Creation(Scientific):
             value = UOp(Ops.SHARD, value.dtype, (value,), self.sharding)
         return self._wrap(value)
 
-    def zeros_like(self, dtype: Any = None) -> Self:
+    def zeros_like(self, dtype: Any = None, device: Any = None,
+                   requires_grad: bool = False) -> Self:
         """Zeros in this tensor's shape and dtype."""
-        return self.full_like(0, dtype)
+        return self.full_like(0, dtype, device, requires_grad)
 
-    def ones_like(self, dtype: Any = None) -> Self:
+    def ones_like(self, dtype: Any = None, device: Any = None,
+                  requires_grad: bool = False) -> Self:
         """Ones in this tensor's shape and dtype."""
-        return self.full_like(1, dtype)
+        return self.full_like(1, dtype, device, requires_grad)
 
-    def empty_like(self, dtype: Any = None) -> Self:
+    def empty_like(self, dtype: Any = None, device: Any = None,
+                   requires_grad: bool = False) -> Self:
         """Memory of its own in this tensor's shape and dtype, on its devices."""
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         node = new_buffer_node(self.device, wanted, self.shape,
                                sharding=self.runtime.sharding(self))
-        return self._made(node, self.device)
+        return self._made(node, self.device)._as_asked(device, requires_grad)
 
     @classmethod
     def arange(cls, start: float, stop: float | None = None, step: float = 1, dtype: Any = None,
@@ -408,21 +418,27 @@ class Creation(Scientific):
         return cls.normal(sizes, std=(2 / (1 + a ** 2) / math.prod(sizes[1:])) ** 0.5, dtype=dtype,
                           device=device, requires_grad=requires_grad)
 
-    def rand_like(self, dtype: Any = None) -> Self:
+    def rand_like(self, dtype: Any = None, device: Any = None,
+                  requires_grad: bool = False) -> Self:
         """rand in this tensor's shape and dtype."""
         wanted = self.dtype if dtype is None else dtype
-        return self._laid_like(self.rand(self.shape, dtype=wanted, device=self.device).uop)
+        made = self._laid_like(self.rand(self.shape, dtype=wanted, device=self.device).uop)
+        return made._as_asked(device, requires_grad)
 
-    def randn_like(self, dtype: Any = None) -> Self:
+    def randn_like(self, dtype: Any = None, device: Any = None,
+                   requires_grad: bool = False) -> Self:
         """randn in this tensor's shape and dtype."""
         wanted = self.dtype if dtype is None else dtype
-        return self._laid_like(self.randn(self.shape, dtype=wanted, device=self.device).uop)
+        made = self._laid_like(self.randn(self.shape, dtype=wanted, device=self.device).uop)
+        return made._as_asked(device, requires_grad)
 
-    def randint_like(self, low: int = 0, high: int = 10, dtype: Any = None) -> Self:
+    def randint_like(self, low: int = 0, high: int = 10, dtype: Any = None,
+                     device: Any = None) -> Self:
         """randint in this tensor's shape and dtype."""
         wanted = self.dtype if dtype is None else dtype
-        return self._laid_like(self.randint(self.shape, low=low, high=high, dtype=wanted,
+        made = self._laid_like(self.randint(self.shape, low=low, high=high, dtype=wanted,
                                             device=self.device).uop)
+        return made._as_asked(device, False)
 
     def bernoulli(self, p: float | None = None) -> Self:
         """1 with the probability that each element says (or with probability p), else 0."""

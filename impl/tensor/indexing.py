@@ -288,7 +288,7 @@ class Indexing(Reduce):
         if not self.shape and self._axes(dim, "gather") == ():
             return self.reshape(1).gather(0, index.reshape(-1)).reshape(index.shape)
         if isinstance(index, TensorBase) and 0 in index.shape:
-            return self._wrap(nodes.full(UOp.const(self.dtype, 0), index.shape))
+            return self.reshape(-1)[:0].reshape(index.shape)  # whose gradient is zeros
         axis, x, place = self._along(dim, index, "gather")
         return self._wrap(nodes.gather_along(x, place, axis))
 

@@ -528,7 +528,8 @@ class Statistics(Spatial):
         if reduce != "mean":
             return result
         divisor = (count + int(include_self)).maximum(1)
-        return result.div(divisor, rounding_mode="floor" if self.dtype.kind in "iu" else None)
+        rounding = "floor" if self.dtype.kind in "iu" else None
+        return result.div(divisor, rounding_mode=rounding).cast(self.dtype)
 
 
 _COMBINED = {"sum": Ops.ADD, "prod": Ops.MUL, "mean": Ops.ADD, "amax": Ops.MAXIMUM,

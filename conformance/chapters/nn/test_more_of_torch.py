@@ -37,7 +37,11 @@ DENSITIES: list[tuple[Any, Any, float]] = [
     (lambda: families.Binomial(4, 0.5), 2.0, -0.980829),
     (lambda: families.HalfNormal(1.0), 1.0, -0.725791),
     (lambda: families.Weibull(1.0, 2.0), 0.5, -0.25),
-    (lambda: families.Pareto(1.0, 3.0), 2.0, -1.673976)]
+    (lambda: families.Pareto(1.0, 3.0), 2.0, -1.673976),
+    (lambda: families.NegativeBinomial(5.0, 0.3), 2.0, -1.483270),
+    (lambda: families.VonMises(0.5, 2.0), 2.0, -2.520396),
+    (lambda: families.VonMises(0.5, 0.01), 0.0, -1.829125),
+    (lambda: families.Geometric(1.0), 0.0, 0.0)]
 
 
 @pytest.mark.parametrize("build, value, wanted", DENSITIES)
@@ -51,7 +55,8 @@ def test_densities_are_those_of_torch(build: Any, value: float, wanted: float) -
 
 def test_draws_have_the_moments_of_their_distribution() -> None:
     Tensor.manual_seed(0)
-    for made in (families.Gamma(0.5, 2.0), families.Poisson(4.0), families.Beta(2.0, 3.0)):
+    for made in (families.Gamma(0.5, 2.0), families.Poisson(4.0), families.Beta(2.0, 3.0),
+                 families.NegativeBinomial(5.0, 0.3)):
         drawn = made.sample((4000,)).numpy()
         assert abs(drawn.mean() - made.mean.item()) < 0.1
         assert abs(drawn.var() - made.variance.item()) < 0.3 * made.variance.item()
@@ -72,9 +77,99 @@ def test_distances_of_distributions() -> None:
         d.kl_divergence(d.Normal(0.0, 1.0), families.Gamma(2.0, 1.0))
     with pytest.raises(ArgumentError, match="rsample"):
         families.Gamma(2.0, 1.0).rsample()
+    angles = families.VonMises(3.0, 4.0)  # many go over pi
+    drawn = angles.sample((4000,)).numpy()
+    assert np.abs(drawn).max() <= math.pi + 1e-6
+    assert abs(np.cos(drawn - 3.0).mean() - 1 + angles.variance.item()) < 0.02
+    assert abs(np.sin(drawn - 3.0).mean()) < 0.03
     mixed = families.MixtureSameFamily(
         d.Categorical(Tensor([0.5, 0.5])), d.Normal(Tensor([-1.0, 1.0]), 1.0))
     assert abs(mixed.mean.item()) < 1e-6 and abs(mixed.variance.item() - 2) < 1e-5
+
+
+#: What is outside, asked as PyTorch asks of everything; with the numbers of Python it is refused
+#: unasked.
+OUTSIDE: list[tuple[Any, str]] = [
+    (lambda n, asked: d.Normal(0.0, n(-1.0), asked), "scale is .* greater than 0"),
+    (lambda n, asked: d.Normal(0.0, 1.0, asked).log_prob(n(math.nan)), "value is .* a number"),
+    (lambda n, asked: d.Bernoulli(n(1.5), validate_args=asked), "probs is .* from 0 to 1"),
+    (lambda n, asked: d.Bernoulli(0.5, validate_args=asked).log_prob(n(0.5)), "0 or 1"),
+    (lambda n, asked: d.Categorical(Tensor([0.5, 0.5]), validate_args=asked).log_prob(n(2)),
+     "whole, from 0 to 1"),
+    (lambda n, asked: families.Chi2(n(-2.0), asked), "df is"),
+    (lambda n, asked: families.Poisson(1.0, asked).log_prob(n(0.5)), "whole, 0 or greater"),
+    (lambda n, asked: families.NegativeBinomial(2.0, n(1.0), validate_args=asked), "less than 1"),
+    (lambda n, asked: families.HalfNormal(1.0, asked).log_prob(n(-1.0)), "0 or greater"),
+    (lambda n, asked: families.Pareto(2.0, 1.0, asked).log_prob(n(1.0)), "or greater")]
+
+
+@pytest.mark.parametrize("asks, what", OUTSIDE)
+def test_what_is_outside_is_refused(asks: Any, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        asks(lambda number: number, None)
+    asks(lambda number: number, False)
+    with pytest.raises(ValueError, match=what):
+        asks(Tensor, True)
+    asks(Tensor, None)  # nobody computes a tensor unasked
+
+
+def test_vectors_and_matrices_outside_are_refused_where_it_is_asked() -> None:
+    half = Tensor([0.5, 0.5])
+    d.OneHotCategorical(half, validate_args=True).log_prob(Tensor([0.0, 1.0]))
+    d.Categorical(half * 4, validate_args=True)  # which are divided by their sum
+    for asks in (lambda: d.OneHotCategorical(half, validate_args=True).log_prob(half),
+                 lambda: d.Categorical(half - 1, validate_args=True),
+                 lambda: families.Dirichlet(half, True).log_prob(half + 0.25),
+                 lambda: families.MultivariateNormal(
+                     half, Tensor([[1.0, 2.0], [2.0, 1.0]]), validate_args=True),
+                 lambda: families.MultivariateNormal(
+                     half, scale_tril=Tensor([[1.0, 2.0], [2.0, 1.0]]), validate_args=True)):
+        with pytest.raises(ValueError):
+            asks()
+    d.Distribution.set_default_validate_args(True)
+    try:
+        with pytest.raises(ValueError, match="scale"):
+            d.Normal(half, -half)
+    finally:
+        d.Distribution._validate_args = None
+
+
+def test_a_distribution_of_a_user_is_checked_like_others() -> None:
+    class Doubled(d.Normal):
+        arg_constraints = {"width": d.constraints.positive}
+
+        def __init__(self, width: float) -> None:
+            super().__init__(0.0, width * 2)
+
+        def log_prob(self, value: Any) -> Tensor:
+            return super().log_prob(value)
+
+    assert abs(Doubled(1.0).log_prob(1.0).item() + 1.737086) < 1e-5
+    with pytest.raises(ValueError, match="width"):
+        Doubled(-1.0)
+
+
+def test_normed_weights_have_the_names_of_torch() -> None:
+    parts = nn.utils.parametrizations
+    one: Any = parts.weight_norm(nn.Linear(3, 2))
+    value = one.weight.numpy()
+    assert sorted(one.state_dict()) == [
+        "bias", "parametrizations.weight.original0", "parametrizations.weight.original1"]
+    one.parametrizations.weight.original0.assign(one.parametrizations.weight.original0 * 2)
+    assert np.allclose(one.weight.numpy(), value * 2, atol=1e-6)
+    assert one.parametrizations.weight.original0.shape == (2, 1)
+    nn.utils.parametrize.remove_parametrizations(one, "weight")
+    assert type(one) is nn.Linear and np.allclose(one.weight.numpy(), value * 2, atol=1e-6)
+    Tensor.manual_seed(0)
+    two: Any = parts.spectral_norm(nn.Linear(4, 4), n_power_iterations=20).train()
+    assert sorted(two.state_dict()) == [
+        "bias", "parametrizations.weight.0._u", "parametrizations.weight.0._v",
+        "parametrizations.weight.original"]
+    assert abs(two.weight.svdvals()[0].item() - 1) < 1e-2
+    two.eval()
+    before = two.state_dict()["parametrizations.weight.0._u"].numpy()
+    assert np.array_equal(two.weight.numpy(), two.weight.numpy())
+    assert np.array_equal(two.state_dict()["parametrizations.weight.0._u"].numpy(), before)
 
 
 def test_samplers_and_datasets() -> None:

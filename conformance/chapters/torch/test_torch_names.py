@@ -431,3 +431,65 @@ def test_gradients_of_values_on_a_mesh_are_asked_for_as_others() -> None:
     p = Tensor([0.5, -0.5], requires_grad=True).shard_(("REFERENCE:0", "REFERENCE:1"))
     assert ours.autograd.grad((p * p).sum(), [p])[0].tolist() == [1, -1]
     assert ours.autograd.grad([p.sum(), p * 3], p, [None, p.detach()])[0].tolist() == [2.5, -0.5]
+
+
+def test_what_is_given_as_out_is_assigned() -> None:
+    x, kept = Tensor([3.0, 1.0, 2.0]), Tensor([5, 5, 5, 5], dtype="int64")
+    assert ours.argmin(x.reshape(1, 3), dim=1, out=kept[1:2]).dtype == kept.dtype
+    assert kept.tolist() == [5, 1, 5, 5]
+    assert ours.minimum(x, Tensor([2.0, 2.0, 2.0]), out=x) is x and x.tolist() == [2.0, 1.0, 2.0]
+    values, places = ours.zeros(3), ours.zeros(3, dtype=ours.int64)
+    ours.sort(x, dim=0, out=(values, places))
+    assert values.tolist() == [1.0, 2.0, 2.0] and places.tolist()[0] == 1
+    with pytest.raises(ArgumentError, match="out"):
+        x.sum(out=x)
+
+
+def test_tensors_are_held_to_be_close() -> None:
+    close, x = ours.testing.assert_close, Tensor([1.0, 2.0])
+    close(x, x + 1e-6)
+    close({"a": [x, 1.5]}, {"a": [x, 1.5]})
+    close(Tensor([ours.nan]), Tensor([ours.nan]), equal_nan=True)
+    for one, two, what in ((x, x + 1e-3, "2 of 2 elements"), (x, x[:1], "shapes"),
+                           (x, x.double(), "dtypes"), ([x], [x, x], "lengths"),
+                           ({"a": x}, {"b": x}, "keys"), (Tensor([1]), Tensor([2]), "by 1"),
+                           (Tensor([ours.nan]), Tensor([ours.nan]), "1 of 1")):
+        with pytest.raises(AssertionError, match=what):
+            close(one, two)
+    close(x, x.double(), check_dtype=False)
+
+
+def test_gradients_are_checked_by_steps() -> None:
+    x = Tensor(np.array([0.5, 1.5])).requires_grad_()
+
+    def halved(x: Tensor) -> Any:
+        return impl.func.custom_gradient(lambda x: (x * x, lambda out: out * x))(x)
+    assert ours.autograd.gradcheck(lambda x, y: (x.sin() * y, y.exp().sum()), (x, x * 2))
+    assert not ours.autograd.gradcheck(halved, x, raise_exception=False)
+    with pytest.raises(AssertionError, match="output 0 by input 0"):
+        ours.autograd.gradcheck(halved, (x,))
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like", "rand_like",
+                                  "randn_like"])
+def test_tensors_like_another_are_asked_for_as_there(name: str) -> None:
+    x = Tensor([[1, 2, 3]])
+    made = getattr(ours, name)(x, dtype=ours.float32, device="cpu", requires_grad=True)
+    assert (made.shape, made.dtype.name, made.device) == ((1, 3), "float32", "CPU")
+    assert made.requires_grad and made.is_leaf
+    again = x.new_full((2,), 3, dtype=ours.float32, device="cpu", requires_grad=True)
+    assert (again.dtype.name, again.device, again.requires_grad) == ("float32", "CPU", True)
+    assert x.new_zeros(2, device="cpu").device == x.new_tensor([1], device="cpu").device == "CPU"
+
+
+def test_a_gradient_of_no_elements_is_zeros() -> None:
+    x = ours.ones(2, 3).requires_grad_()
+    x.gather(1, ours.zeros(2, 0, dtype=ours.int64)).sum().backward()
+    assert x.grad.tolist() == [[0.0] * 3] * 2
+
+
+def test_a_mean_of_small_integers_keeps_their_dtype() -> None:
+    values = Tensor([1, 2, 3, -4], dtype="int8")
+    found = ours.zeros(2, dtype=ours.int8).scatter_reduce(
+        0, Tensor([0, 0, 1, 1]), values, "mean", include_self=False)
+    assert (found.dtype.name, found.tolist()) == ("int8", [1, -1])
