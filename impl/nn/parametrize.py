@@ -192,6 +192,9 @@ class _Polar(_Chain):
 class _Spectral(Module):
     """Division by the greatest singular value: `spectral_norm` as a layer of a chain."""
 
+    _u: Tensor
+    _v: Tensor
+
     def __init__(self, original: Tensor, first: int, steps: int, eps: float) -> None:
         self.first, self.steps, self.eps = first, steps, eps
         for kept, size in zip(("_u", "_v"), _as_matrix(original, first).shape, strict=True):
