@@ -711,6 +711,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float,
     """Scale all gradients so that their norm, taken together, is at most `max_norm`; return what it
     was.
     """
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     gradients = _gradients(parameters)
     if not gradients:
         return Tensor(0.0)

@@ -337,3 +337,13 @@ def test_layers_take_a_device_a_dtype_and_old_words() -> None:
     assert nn.BatchNorm2d(3, bias=False).bias is None
     with pytest.raises(ArgumentError, match="devic"):
         linear(2, 3, devic="CPU")
+
+
+def test_gradients_are_clipped_whatever_lists_the_parameters() -> None:
+    for listed in (list, iter, lambda all: (one for one in all)):
+        x, y = (Tensor([start, 2.0], requires_grad=True) for start in (1.0, 3.0))
+        (x.square().sum() + y.square().sum()).backward()
+        norm = nn.utils.clip_grad_norm_(listed([x, y]), 1.0).item()
+        assert abs(norm - 2 * math.sqrt(18)) < 1e-4
+        found = np.concatenate([x.grad.numpy(), y.grad.numpy()])
+        assert abs(np.linalg.norm(found) - 1) < 1e-4
