@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["Constraint", "boolean", "greater_than", "greater_than_eq", "integer_interval",
-           "interval", "less_than", "lower_cholesky", "nonnegative", "nonnegative_integer",
+           "interval", "lower_cholesky", "nonnegative", "nonnegative_integer",
            "one_hot", "positive", "positive_definite", "positive_integer", "real", "real_vector",
            "simplex", "unit_interval"]
 
@@ -30,11 +30,6 @@ def greater_than(lower_bound: Any) -> Constraint:
 def greater_than_eq(lower_bound: Any) -> Constraint:
     """A bound, or above it."""
     return Constraint(f"{lower_bound} or greater", lambda value: value >= lower_bound)
-
-
-def less_than(upper_bound: Any) -> Constraint:
-    """Below a bound."""
-    return Constraint(f"less than {upper_bound}", lambda value: value < upper_bound)
 
 
 def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
