@@ -57,7 +57,7 @@ TOLERANCE = {dtypes.float16: 4e-3, dtypes.bfloat16: 3e-2, dtypes.float32: 2e-5,
 
 
 #: Steps for processors alone.
-_OF_PROCESSORS = ("THREAD", "GROUPTOP", "STREAM", "DOT")
+_OF_PROCESSORS = ("THREAD", "GROUPTOP", "STREAM", "DOT", "TILES")
 
 
 @dataclass

@@ -169,6 +169,26 @@ class AllBytesAreSigned(ImplPatch):
         return dot
 
 
+class UnitsGetNoProduct(ImplPatch):
+    rule = "choosing.product.unit"
+    description = "the processor's unit for matrices is never used"
+    first = "test_only_a_unit_that_is_there_gets_products_that_it_reads"
+    target = "impl.choosing.products:plan_tiles"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, node, roles: False
+
+
+class UnitsAreForgotten(ImplPatch):
+    rule = "lowering.tiles.whole"
+    description = "a stage marked for a unit is lowered as loops, whatever it is"
+    first = "test_a_stage_for_a_unit_is_one_call_as_long_as_it_is_a_product"
+    target = "impl.lowering.lower:tiles_of"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda store: None
+
+
 class StepsOfGroupsAreIgnored(ImplPatch):
     rule = "searching.asked.steps+2"
     description = "a device without work-groups does not refuse their steps"

@@ -15,6 +15,7 @@ from impl.blocking.chunk import Chunk
 from impl.blocking.dots import Dot, is_bytes
 from impl.blocking.hidden import Hide
 from impl.blocking.pack import Aside, Pack
+from impl.blocking.tiles import Tiles
 from impl.blocking.windows import Pair, Window, find_pairs, reads_arguments
 from impl.choosing.planner import Planner, cut_vector
 from impl.dtypes import HALF, DType
@@ -28,6 +29,7 @@ from impl.kernel.analysis import (
     shared_loops,
     stage_of,
 )
+from impl.kernel.tiles import tile_product
 from impl.steps.loops import Cut, Merge, Own, Share, Swap
 from impl.steps.memory import Fetch
 from impl.steps.padding import PadTo
@@ -66,6 +68,8 @@ _LEAST_WAIT = 32
 _TURN = 2
 #: Bytes of a line of memory.
 _LINE = 64
+#: A unit for matrices computes so many columns at a time, and sums at least so many products.
+_PANEL, _LEAST_DEPTH = 32, 16
 #: Rows that are added, so that a multiple of what is computed at a time is there, are few.
 _MOST_PADDED = 1.13
 
@@ -174,6 +178,8 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     if rows < _LEAST_ROWS and not straight and (
             rows < _FEWEST_ROWS or planner.use(planner.loads(node), roles.column).vector):
         return False
+    if rows >= _LEAST_ROWS and plan_tiles(planner, node, roles):
+        return True
     if planner.limits.dots and rows >= _LEAST_ROWS and is_bytes(node):
         return plan_product(planner, _dots(planner, roles))
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
@@ -256,6 +262,47 @@ def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: RegisterT
     found = find_roles(planner, planner.again(node))
     assert found is not None, "a part of the rows is as good as all"
     return replace(found, rows=tuple(r for r in found.rows if r.arg[0] != outer.arg[0]))
+
+
+def plan_tiles(planner: Planner, node: UOp, roles: Roles) -> bool:
+    """Take the steps for a product that a unit for matrices computes; False if it cannot."""
+    # r[impl choosing.product.unit]
+    known = planner.known
+    if len(known.ast.src) != 1 or len(roles.rows) != 1 \
+            or [n for n in known.order if n.op is Ops.REDUCE] != [node]:
+        return False
+    row, column = roles.rows[0], roles.column
+    product = tile_product(node, row, column)
+    if product is None or product.first.index.dtype.name not in planner.limits.tiles:
+        return False
+    rows, columns, depth = product.sizes
+    if depth < _LEAST_DEPTH:
+        return False
+    panel = _panel(planner, node, rows, columns)
+    order_loops(planner, roles)
+    number = column.arg[0]
+    if panel < columns:
+        number = planner.take(Cut(planner.position(number), panel),
+                              "sums of a panel stay in the second cache")[-1].arg[0]
+    planner.take(Own(planner.position(number)), "a unit computes all columns of a panel")
+    made = planner.take(Tiles(planner.position(roles.inner[0].arg[0])))
+    planner.made -= {loop.arg[0] for loop in made}  # what goes on with the sums becomes a vector
+    return True
+
+
+def _panel(planner: Planner, node: UOp, rows: int, columns: int) -> int:
+    """How many columns a unit computes at a time: those of which the second cache holds the sums,
+    if they are not results themselves, and each thread has some.
+    """
+    others = math.prod(planner.extent(r) for r in planner.known.info.prefix) // (rows * columns)
+    threads = planner.threads() if others < planner.threads() else 1
+    most = -(-columns // threads)
+    if planner.known.ast.src[0].src[1] is not node:
+        most = min(most, planner.limits.second_cache // 8 // (rows * node.dtype.itemsize))
+    if columns <= most:
+        return columns
+    return next((n for n in range(most, _PANEL - 1, -1) if columns % n == 0
+                 and -(-n // _PANEL) * _PANEL <= _MOST_PADDED * n), columns)
 
 
 def _dots(planner: Planner, roles: Roles) -> UOp:

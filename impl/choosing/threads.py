@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from impl import symbolic
 from impl.ir import DEAR, Ops, RangeKind, UOp
-from impl.kernel.analysis import Analysis, DeviceLimits, estimate, stage_of
+from impl.kernel.analysis import Analysis, DeviceLimits, Way, estimate, stage_of
 from impl.steps.step import Step
 from impl.steps.threads import MOST_THREADS, GroupTop, Thread, not_apart, not_shared
 
@@ -106,7 +106,8 @@ def part_of_loop(known: Analysis, nanoseconds: int, threads: int, limits: Device
     if max(again, default=0) >= SHARE:
         return None  # every thread would compute the reduction again
     times = {store: _alone(known, store) for store in known.ast.src}
-    long = [store for store, time in times.items() if time >= SHARE]
+    long = [store for store, time in times.items() if time >= SHARE
+            and store.arg is not Way.TILES]  # r[impl choosing.product.unit]
     shortest = min((times[store] for store in long), default=0)
     parts = parts_for(known, shortest if sum(again) < SHARE // 10 else 0, threads, limits)
     return next(filter(None, (_best(known, store.src[2:], threads, parts) for store in long)), None)

@@ -19,7 +19,7 @@ from impl.cpu.compiler import (
     features,
     find_compiler,
 )
-from impl.cpu.machine import cache_bytes, processors, vectors_of
+from impl.cpu.machine import cache_bytes, processors, unit_types, vectors_of
 from impl.cpu.memory import HostMemory, HostPool
 from impl.cpu.objects import RUNTIME, build_lock
 from impl.cpu.programs import CPUProgram, CPUTable
@@ -59,6 +59,7 @@ class CPU(DeviceBackend):
                             second_cache=cache_bytes(2) or known.second_cache,
                             third_cache=cache_bytes(3) or known.third_cache,
                             dots=vectors.dots and wide == vectors.width,
+                            tiles=unit_types(features()) if wide == vectors.width else (),
                             threads=settings.get("CPU_COUNT") or processors(), parts=_PARTS)
 
     def plan_key(self) -> tuple[Any, ...]:

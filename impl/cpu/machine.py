@@ -1,6 +1,7 @@
 """What is known of the processor. Chapter: spec/cpu.md."""
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import platform
@@ -31,7 +32,8 @@ class VectorRegisters:
 
 
 #: What generated text uses beyond the least that a processor of its kind has.
-EXTENSIONS = frozenset(("avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512vnni"))
+EXTENSIONS = frozenset(("avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512vnni",
+                        "amxtile", "amxint8", "amxbf16"))
 #: How machines are called that have 32 registers of 16 bytes.
 _ARM = {"aarch64", "arm64"}
 
@@ -43,6 +45,24 @@ def vectors_of(features: Collection[str]) -> VectorRegisters:
     if "avx2" in features:
         return VectorRegisters(32, 16, False)
     return VectorRegisters(16, 32 if _ARM & set(features) else 16, False)
+
+
+def unit_types(features: Collection[str]) -> tuple[str, ...]:
+    """The types of matrices that a unit of a processor with these features multiplies."""
+    if "amxtile" not in features or not _tiles_allowed():
+        return ()
+    return tuple(name for name, feature in (("int8", "amxint8"), ("bfloat16", "amxbf16"))
+                 if feature in features)
+
+
+@functools.lru_cache(maxsize=1)
+def _tiles_allowed() -> bool:
+    """Whether the system lets this process use the unit's registers: it has to be asked first."""
+    try:
+        return platform.machine() == "x86_64" and platform.system() == "Linux" \
+            and ctypes.CDLL(None).syscall(158, 0x1023, 18) == 0  # arch_prctl: use tile data
+    except (OSError, AttributeError):
+        return False
 
 
 @functools.lru_cache(maxsize=1)

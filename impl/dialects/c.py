@@ -196,6 +196,15 @@ class C(Vectors):
         """Products of four bytes added to a sum."""
         return self._call("dot_i32", first, second, third)
 
+    def tiles(self, dtype: DType, places: Sequence[str], steps: Sequence[int],
+              sizes: Sequence[int]) -> str:
+        """A call of the unit's function."""
+        product, first, second = places
+        rows, *others = steps
+        name = {dtypes.int8: "tiles_i8", dtypes.bfloat16: "tiles_bf16"}[dtype]
+        return self._call(name, product, str(rows), first, str(others[0]), second,
+                          *map(str, (*others[1:], *sizes))) + ";"
+
     def finish(self, dtype: DType, value: str) -> str:
         """Round to a half type; other types are what they are."""
         return self._call(f"round_{dtype.name}", value) if dtype in HALF else value

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from impl.functions.halves import FROM_FLOAT16, HALVES, TO_FLOAT16, TO_HALF
+from impl.functions.tiles import TILES
 from impl.functions.transcendental import TEMPLATES, TRIG_LARGE
 from impl.functions.types import INLINE, TYPES, bits, fill, whole_limits
 from impl.functions.vector_functions import vector_function, vector_type
@@ -19,7 +20,7 @@ from impl.ir import ELEMENTWISE, Ops
 
 #: Names of functions that are made for a kind, and of vector types.
 _NAME = re.compile(r"(?<!@)\b(?:(?:[a-z][a-z0-9]*_)*[fiu](?:8|16|32|64)(?:x\d+)?"
-                   r"|shuffle|mingle|(?:to|from|round)_b?float16)\b")
+                   r"|shuffle|mingle|tiles_allowed|(?:to|from|round)_b?float16)\b")
 
 #: What an operation's function begins with; the kind of its operands follows.
 _OF_OPERATIONS = {**{Ops(op): Ops(op).name.lower() for op in sorted(ELEMENTWISE)},
@@ -58,6 +59,7 @@ _FIXED = {
 #else
 #define fused_f32(a, b, c) ((float)((double)(a) * (b) + (c)))
 #endif""",
+    **TILES,
     # Numbers as vectors of one element: what templates call.
     "bits_f32": INLINE + "int bits_f32(float x) { union { float f; int i; } b; b.f = x; "
     "return b.i; }",

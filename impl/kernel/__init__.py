@@ -1,7 +1,8 @@
 """One kernel: what its graph means, and what it costs. Chapter: spec/kernel.md.
 
 `analysis` answers questions about a kernel, `fragments` says what the lanes of a warp hold of a
-matrix, `private` which memory lanes share, and `poison` shows who reads what was never stored.
+matrix, `tiles` which products a processor's unit computes, `private` which memory lanes share, and
+`poison` shows who reads what was never stored.
 """
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ class Way(Enum):
 
     PAST = "past the caches"
     AHEAD = "to lines of a cache that were asked for before its value was computed"
+    TILES = "by a unit for matrices, for all rows and columns of its stage"
     NEXT = "while memory is asked for what its value will need in the next iteration"
 
 
@@ -63,6 +64,7 @@ class DeviceLimits:
     exchange: bool = False        # whether the lanes of a warp can exchange values
     local_memory: int = 0         # what the lanes of a group share
     dots: bool = False          # whether DOT is an instruction
+    tiles: tuple[str, ...] = ()   # types whose matrices a unit multiplies, see `kernel.tiles`
     asynchronous: bool = False    # whether copies to local memory go on while lanes compute
     units: tuple[str, ...] = ()   # names of the units for products of matrices, the best first
 

@@ -23,6 +23,7 @@ from impl.kernel import (
     shared_loops,
     verify_kernel,
 )
+from impl.kernel.tiles import TileProduct, tiles_of
 from impl.lowering.blocks import (
     Accumulate,
     Begin,
@@ -50,6 +51,17 @@ class Address:
     steps: Growth
 
 
+@dataclass(frozen=True)
+class TileStage:
+    """What a unit for matrices computes: where the product and its operands begin, and how far the
+    rows of the product are apart.
+    """
+
+    product: TileProduct
+    places: tuple[UOp, UOp, UOp]
+    rows: int
+
+
 class Lowered:
     """A kernel as nested blocks, with what a printer needs to know about each value."""
 
@@ -57,6 +69,7 @@ class Lowered:
         self.known = verify_kernel(ast)
         self.root = Block(None, None)
         self.access: dict[UOp, Address] = {}
+        self.tiles: dict[UOp, TileStage] = {}  # stages that a unit for matrices computes
         self.inputs: dict[UOp, tuple[UOp, ...]] = {}
         self.users: dict[UOp, int] = {}
         self.single: dict[UOp, UOp] = {}  # value -> the only value that uses it
@@ -64,6 +77,8 @@ class Lowered:
         self.vector: dict[UOp, UOp] = {}  # value -> the lane that is a vector in it
         self.depth: dict[UOp, int] = {}   # reductions on the way down to memory
         self.number = {node: i for i, node in enumerate(self.known.order)}
+        if vectors:
+            _find_tiles(self)
         _prepare(self)
         if vectors:
             _choose_vectors(self)
@@ -90,6 +105,21 @@ def lower(ast: UOp, vectors: bool = True) -> Lowered:
     """
     # r[impl lowering.lower.language]
     return Lowered(ast, vectors)
+
+
+def _find_tiles(low: Lowered) -> None:
+    """The stages that a unit for matrices computes as a whole, and where their matrices begin."""
+    # r[impl lowering.tiles.whole]
+    for store in low.known.ast.src:
+        found = tiles_of(store) if store.arg is Way.TILES else None
+        if found is not None:
+            product, rows = found
+            start = dict.fromkeys(product.loops, UOp.const(dtypes.index, 0))
+            first, second, third = (symbolic.rebuild(index.src[1], start) for index in (
+                store.src[0], product.first.index, product.second.index))
+            for place in (first, second, third):
+                low.known.extend(place)
+            low.tiles[store] = TileStage(product, (first, second, third), rows)
 
 
 def _prepare(low: Lowered) -> None:
@@ -136,6 +166,8 @@ def _inputs(low: Lowered, node: UOp) -> tuple[UOp, ...]:
         return ()
     if node.op is Ops.LOAD:
         return low.access[node.src[0]].base, node.src[0].src[2]
+    if node in low.tiles:
+        return low.tiles[node].places
     if node.op is Ops.STORE:
         return low.access[node.src[0]].base, node.src[0].src[2], node.src[1]
     if node.op is Ops.REDUCE:
@@ -330,6 +362,8 @@ class _Placement:
     def _joins(self, group: _Group, store: UOp) -> bool:
         if group.stores[0].src[2:] != store.src[2:]:
             return False
+        if store in self.low.tiles or group.stores[0] in self.low.tiles:
+            return False
         indices = {s.src[0] for s in (*group.stores, store)}
         stored = {buffer_key(index.src[0]) for index in indices}
         if len(stored) != len(indices):
@@ -380,6 +414,8 @@ class _Placement:
     def _place_group(self, group: _Group, base: Block) -> None:
         self.epoch, self.pinned = group.epoch, group.pinned
         own = group.stores[0].src[2 + len(group.shared):]
+        if group.stores[0] in self.low.tiles:
+            own = own[:-2]  # the unit runs these
         loops = [r for r in own if not self._is_lane(r)]
         reductions = frozenset(n for n in group.order if n.op is Ops.REDUCE)
         block = base

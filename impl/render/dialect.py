@@ -121,6 +121,14 @@ class Dialect(Statements, Protocol):
     def vector_dot(self, count: int, given: Sequence[Operand]) -> Operand:
         """The same on vectors: the factors and the sum."""
 
+    def tiles(self, dtype: DType, places: Sequence[str], steps: Sequence[int],
+              sizes: Sequence[int]) -> str:
+        """A statement that stores the product of two matrices of a type. `places` are those of
+        the product and of both operands; `steps` between the rows of the product, the rows of the
+        first operand, the rows and the columns of the second one; `sizes` of the product, and of
+        what is summed.
+        """
+
     def finish(self, dtype: DType, value: str) -> str:
         """An accumulator rounded to the dtype of its reduction."""
 

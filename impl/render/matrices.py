@@ -22,6 +22,17 @@ class Fragments(Values):
         #: The registers of each operand, by the values of the lanes that it has besides its own.
         self.fragments: dict[UOp, tuple[tuple[UOp, ...], dict[tuple[int, ...], list[str]]]] = {}
 
+    def _write_tiles(self, store: UOp) -> None:
+        """A stage that a unit of the processor computes, with one call."""
+        # r[impl lowering.tiles.whole]
+        stage = self.low.tiles[store]
+        product = stage.product
+        indices = (store.src[0], product.first.index, product.second.index)
+        places = [f"{self.names[index.src[0]]} + {self._text(place, (), [()])[0]}"
+                  for index, place in zip(indices, stage.places, strict=True)]
+        steps = (stage.rows, product.first.outer, product.second.inner, product.second.outer)
+        self._line(self.dialect.tiles(product.first.index.dtype, places, steps, product.sizes))
+
     def _is_fragment(self, load: UOp) -> bool:
         """Whether a load is an operand of an MMA."""
         user = self.low.single.get(load)

@@ -149,6 +149,8 @@ class _Printer(Cascades, Fragments):
         elif isinstance(item, Finish):
             for node in item.nodes:
                 self._finish(node)
+        elif isinstance(item, Write) and item.store in self.low.tiles:
+            self._write_tiles(item.store)
         elif isinstance(item, Write):
             self._write(item.store)
         elif isinstance(item, Prefetch):
