@@ -77,6 +77,14 @@ class FrozenLooksLikeWanted(Edit):
     old, new = "return DEPENDS if wants_gradient(tensor.uop) else FROZEN", "return DEPENDS"
 
 
+class NewParametersAreForgotten(Edit):
+    rule = "replay.gradient.eager"
+    description = "a result of what a parameter has become in a call has no gradient for it"
+    first = "test_a_result_of_what_a_parameter_has_become"
+    file = "impl/replay/capture.py"
+    old, new = "if new and not leading_to(below(others), new)", "if False and leading_to(new, new)"
+
+
 class MovementsAreKnownOfStandIns(Edit):
     rule = "replay.gradient.eager"
     description = "a movement of an argument that the captured call returned is one of its stand-in"

@@ -22,7 +22,7 @@ from impl.effects import (
 from impl.errors import VariableError, user_line
 from impl.following.pure import PLAIN
 from impl.following.reads import Reads, Reason
-from impl.gradient import below, expression_of, reached
+from impl.gradient import below, expression_of, leading_to, reached
 from impl.ir import Ops, UOp, toposort
 from impl.replay.arguments import Arguments, form, shown, take_apart
 from impl.replay.history import SIZES, Expressions
@@ -38,6 +38,7 @@ class Capture:
     """The record of one call: its runs, in order, and the tensors that it changed."""
 
     keeps_graphs = False  # whether somebody looks at the graphs of the runs afterwards
+    undone = False  # whether nobody gets what the call returns
 
     def __init__(self, name: str, function: Any, arguments: Arguments,
                  originals: Sequence[tuple[UOp, UOp]], aside: Sequence[Tensor], reads: Reads,
@@ -131,13 +132,15 @@ class Capture:
         given = set(self.arguments.leaves.values())  # which a stand-in tells of what it stands for
         expressions = [(t, t.uop if t.uop in given else expression_of(t.uop))
                        for t in (*returned.values(), *touched)]
+        new = self._new_parameters(expressions, known.keys())
         realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
         gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
                      and id(h.grad) not in known and id(h.grad) in ours]
         accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
         self.sources = self._sources({buffer_and_shape(t)[0] for t, _ in expressions
                                       if id(t) in accounted | known.keys()})
-        history = self._history(expressions, {id(t) for t in returned.values()} - known.keys())
+        history = self._history(expressions, {id(t) for t in returned.values()} - known.keys(),
+                                new if self.reasons else set())
         for tensor in returned.values():
             if id(tensor) not in known:  # r[impl replay.output.own+2]
                 tensor._ancestors = ()  # no more than what a replay returns
@@ -165,15 +168,29 @@ class Capture:
             [paths.get(id(h)) or weakref.ref(h) for h, _, without in self.parameters
              if not without and h.grad is None], history)
 
-    def _history(self, expressions: Sequence[tuple[Tensor, UOp]], new: set[int]) -> Expressions:
+    def _new_parameters(self, expressions: Sequence[tuple[Tensor, UOp]],
+                        known: Container[int]) -> set[UOp]:
+        """What parameters have become in the call; refuse what has a gradient with respect to it,
+        of which a replay would tell nothing.
+        """
+        # r[impl replay.gradient.eager]
+        new = {node for tensor, node in expressions if tensor._parameter and id(tensor) in known}
+        others = [node for tensor, node in expressions if not tensor._parameter]
+        if new and not leading_to(below(others), new).isdisjoint(others) and not self.undone:
+            self.refuse("returns, or keeps, what depends on a parameter to which it has assigned "
+                        "before", ".detach() it, or compute it outside of the function")
+        return new
+
+    def _history(self, expressions: Sequence[tuple[Tensor, UOp]], new: set[int],
+                 current: set[UOp]) -> Expressions:
         """Note the expressions of what is in memory now, `new` tensors that are returned among it,
-        beside it and for later calls.
+        beside it and for later calls. Gradients for the `current` nodes are for what stays.
         """
         leaves = self.arguments.leaves
         before = [(h, node) for h, node in self.before
                   if node.op is Ops.BUFFER and id(h) not in self.aside]
         history = Expressions(self.name, leaves, [node for _, node in before],
-                          {node for h, node in before if h._parameter})
+                          {node for h, node in before if h._parameter}, current)
         made = {buffer for run in self.runs for buffer in run.outputs}
         # What is not replayed keeps all that it computes by, as outside of a capture.
         told = new | ({id(t) for t, _ in expressions} if self.reasons else set())

@@ -25,6 +25,7 @@ from impl.tensor.parameters import (
     dependent_bits,
     is_dependent,
     is_held,
+    memory_of,
     needs_gradient,
     note_dependent,
     slope_sources,
@@ -115,12 +116,13 @@ class Expressions:
     `states`, leaves from outside, and for `draws`, bound variables of the random numbers. What is
     in `lasting` of these is needed by an expression of which the function overwrites nothing: only
     that is kept in memory for a gradient.
-    `dependent`: a result depends on a parameter, of which `own` are the leaves.
+    `dependent`: a result depends on a parameter, of which `own` are the leaves. What parameters
+    have become in a call that is not replayed are `current` nodes: they are kept as they are.
     """
 
     def __init__(self, name: str, leaves: Mapping[str, UOp], before: Iterable[UOp],
-                 own: set[UOp]) -> None:
-        self.name, self.own, self.dependent = name, own, False
+                 own: set[UOp], current: set[UOp]) -> None:
+        self.name, self.own, self.dependent, self.current = name, own | current, False, current
         self.paths, self.states, self.draws = list[str](), list[UOp](), list[UOp]()
         self.expressions: dict[int, Expression] = {}  # by identity of the tensor
         self.lasting: tuple[list[bool], ...] = [], [], []
@@ -136,16 +138,17 @@ class Expressions:
         `sources` are the buffers that a replay finds, and how often a call writes to each; `made`
         those that the call made.
         """
-        order = below(roots.values(), ends=self.before)
-        inputs = _Inputs(order, self.before)
+        ends = self.before | self.current
+        order = below(roots.values(), ends=ends)
+        inputs = _Inputs(order, ends)
         slopes = inputs.those(lambda node: node.dtype.kind == "f")
         own = set(inputs.in_set(slopes & inputs.those(
             lambda node: node in self.own or is_held(node))))
         for node in order:
             if not own.isdisjoint(slope_sources(node)):
                 own.add(node)
-        found = inputs.those(lambda node: node in self.given or node.op is Ops.BIND
-                             or node.arg[0] in sources)
+        found = inputs.those(lambda node: node not in self.current and (
+            node in self.given or node.op is Ops.BIND or node.arg[0] in sources))
         written = inputs.those(lambda node: node.op is Ops.BUFFER
                                and bool(sources.get(node.arg[0])))
         leads = leading_to(order, set(inputs.in_set(slopes)))
@@ -165,11 +168,14 @@ class Expressions:
         standing = [(inputs.bits[node], *place) for node, place in places.items()]
         told_again = [key for key, (_, why) in used.items() if not why]
         graphs = dict(zip(told_again, substituted(
-            [roots[key] for key in told_again], {node: place[0] for node, place in places.items()},
-            pure=True, anew=True), strict=True))
+            [roots[key] for key in told_again], {**{node: node for node in self.current}, **{
+                node: place[0] for node, place in places.items()}}, pure=True, anew=True),
+            strict=True))
         for key, (bits, why) in used.items():
             root = roots[key]
-            device = next(inputs.in_set(inputs.below[root] & slopes)).arg[0].device
+            memory = memory_of(next(inputs.in_set(inputs.below[root] & slopes)))
+            assert memory is not None
+            device = memory.arg[0].device
             form = Buffer(device, root.dtype, 0).leaf(root.shape or ())
             self.expressions[key] = Expression(self.name, graphs.get(key, form), form, bits,
                                                standing, why, root in own)
@@ -188,15 +194,15 @@ class Expressions:
               made: set[Buffer]) -> dict[UOp, str]:
         """The nodes of an order whose graphs cannot be told again, each with the first reason."""
         found: dict[UOp, str] = {}
-        known = made | self.known
+        known, kept = made | self.known, self.given.keys() | self.current
         for node in order:
-            before = node in self.before
+            before = node in self.before or node in self.current
             why = "" if before else next(
                 (found[source] for source in sources_of(node) if source in found), "")
             if node.op is Ops.DETACH and node.tag is not None and node in leads \
                     and not isinstance(node.tag, Ruled):
                 why = why or _CUSTOM
-            elif node.op is Ops.BUFFER and node not in self.given and (
+            elif node.op is Ops.BUFFER and node not in kept and (
                     node.arg[0] not in sources if before else
                     expression_of(node) is node and node.arg[0] in known):
                 why = why or _INNER
@@ -206,7 +212,7 @@ class Expressions:
 
     def done(self) -> None:
         """All has been added: forget the graph of the capture."""
-        self.given, self.before, self.known, self.own = {}, set(), set(), set()
+        self.given, self.before, self.known, self.own, self.current = {}, set(), set(), set(), set()
 
     def standing(self, given: Sequence[tuple[UOp, UOp]],
                  states: Sequence[tuple[UOp, Buffer, int]], begun: int, start: int) -> Standing:

@@ -58,7 +58,7 @@ class Observation:
 class _Observer(Capture):
     """A capture that has each run planned once more, by somebody else."""
 
-    keeps_graphs = True
+    keeps_graphs = undone = True
     planner: Callable[[Effects], Any]
     planned: list[Any]
     waiting: dict[int, tuple[Effects, Any]]  # by identity: planned, and not run yet

@@ -17,7 +17,12 @@ from impl.ir import note_late
 from impl.replay.arguments import Arguments, take_apart
 from impl.replay.results import mapped
 from impl.tensor import Tensor
-from impl.tensor.parameters import needs_gradient, note_dependent, realize_unasked
+from impl.tensor.parameters import (
+    needs_gradient,
+    note_dependent,
+    realize_unasked,
+    register_parameter,
+)
 
 #: Arguments in which a function can put nothing.
 _WHOLE = ("Tensor", "Variable", "int", "bool", "float", "str", "bytes", "NoneType", "complex",
@@ -62,7 +67,10 @@ class StandIns:
                 tensor.uop = stand_in.uop
             if stand_in.grad is not gradient:
                 tensor.grad = stand_in.grad
-            if stand_in._parameter is not tensor._parameter:
+            if stand_in._parameter and not tensor._parameter:  # its memory is that of a variable
+                tensor._parameter = True
+                register_parameter(tensor)
+            elif stand_in._parameter is not tensor._parameter:
                 tensor.requires_grad = stand_in._parameter
         originals = {id(self.of[id(tensor)]): tensor for tensor in self.tensors}
         for holder in living():

@@ -530,3 +530,30 @@ def test_a_body_that_asks_what_requires_a_gradient(computed: bool, outside: bool
             Tensor.realize(x, held[0])
         assert step(x).tolist() == body(x).tolist(), number
     assert step.replays >= 6
+
+
+@verifies("replay.gradient.eager")
+@pytest.mark.parametrize("change", [
+    lambda w, x: w.assign(w.detach() + x), lambda w, x: w.assign(x),
+    lambda w, x: w.assign(w.detach() * 2 + x).realize(), lambda w, x: w.__setitem__(0, x[0])])
+def test_a_result_of_what_a_parameter_has_become(change: Any) -> None:
+    """Of the new value of a parameter a replay tells nothing: such a function is traced."""
+    def gradients(function: Callable[[Any], Any]) -> list[Any]:
+        w, found = Tensor([1.0, 2.0]).realize().requires_grad_(), list[Any]()
+
+        def body(x: Tensor) -> Tensor:
+            change(w, x)
+            return w * 3
+        step = function(body)
+        for _ in range(4):
+            result = step(Tensor([1.0, 1.0]).realize())
+            w.grad = None
+            (w * 0.5 + result).sum().backward()
+            found.append((result.tolist(), None if w.grad is None else w.grad.tolist()))
+        return found
+
+    assert gradients(TinyJit) == gradients(lambda body: body)
+    step, w = TinyJit(lambda x: (w.assign(w.detach() + x) * 3).detach()), Tensor([1.0]).realize()
+    w.requires_grad_()
+    assert [step(Tensor([1.0])).item() for _ in range(5)] == [6, 9, 12, 15, 18]
+    assert step.replays == 3
