@@ -77,6 +77,14 @@ class FrozenLooksLikeWanted(Edit):
     old, new = "return DEPENDS if wants_gradient(tensor.uop) else FROZEN", "return DEPENDS"
 
 
+class DisturbedForEver(Edit):
+    rule = "replay.thread.isolated+2"
+    description = "each call is captured, though each capture is disturbed"
+    first = "test_captures_that_are_always_disturbed_become_rare"
+    file = "impl/replay/jit.py"
+    old, new = "self.waits = 2 ** min(self.disturbances, 10) - 2", "self.waits = 0"
+
+
 class NewParametersAreForgotten(Edit):
     rule = "replay.gradient.eager"
     description = "a result of what a parameter has become in a call has no gradient for it"

@@ -109,6 +109,7 @@ class TinyJit(Generic[Parameters, Returned]):
         self.entries: tuple[Recording, ...] = ()
         self.reasons: dict[Reason, None] = {}  # why calls are traced, if they are
         self.attempts = 0  # captures that came to nothing, one after the other
+        self.disturbances = self.waits = 0  # captures disturbed in a row; calls before the next one
         self.full: dict[str, int] = {}  # which guards did not hold when there was no room
         self.told = False
 
@@ -168,6 +169,9 @@ class TinyJit(Generic[Parameters, Returned]):
                     return returned
         if first:
             return self.function(*args, **kwargs)
+        if self.waits:
+            self.waits -= 1
+            return self._trace(args, kwargs)
         if self._is_traced():
             return self._trace(args, kwargs)
         with lock.turn() as free:
@@ -276,7 +280,7 @@ class TinyJit(Generic[Parameters, Returned]):
             call.write_through()
             recording = None
         if recording is not None and reads.hold():  # r[impl replay.failure.done+2]
-            self.attempts = 0
+            self.attempts = self.disturbances = 0
             recording.mode = realize.in_force()
             self._keep(recording)
         elif self.attempts >= _ATTEMPTS:
@@ -322,11 +326,15 @@ class TinyJit(Generic[Parameters, Returned]):
             self.entries = (recording, *entries)
 
     def _not_captured(self) -> None:
-        """Say, once, that a call was disturbed: the next one is captured instead."""
+        """Say, once, that a call was disturbed: the next one is captured instead. If that is, too,
+        twice as many calls are traced before each further attempt.
+        """
         if not self.disturbed:  # r[impl replay.thread.isolated+2]
             print(f"tensor-schedule: {self.name} was not captured: other threads, or handlers of "
                   "signals, worked in its middle; the next call is", file=sys.stderr)
         self.disturbed, self.attempts = True, 0
+        self.disturbances += 1
+        self.waits = 2 ** min(self.disturbances, 10) - 2
 
     def explain(self, verbose: bool = False) -> str:
         """The captures, what each is guarded by and how often it was used; why calls are traced.
@@ -339,6 +347,10 @@ class TinyJit(Generic[Parameters, Returned]):
             lines.append(f"  not replayed: {reason.line} {reason.does}")
             lines.append(f"    instead: {reason.remedy}, or TinyJit(function, trust=True) if it "
                          "makes no difference")
+        if self.disturbances:
+            lines.append(f"  not captured {self.disturbances} times in a row: other threads, "
+                         "handlers of signals, or code that operations call, worked in its middle")
+            lines.append(f"    {self.waits} calls are traced before the next one is captured")
         for number, recording in enumerate(self.entries):
             lines.append(f"  capture {number}: used {recording.uses + recording.shortcuts} times")
             lines += [f"    {each}" for each in recording.guard_texts(verbose)]

@@ -13,6 +13,7 @@ import pytest
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit
 from impl.cpu.programs import CPUTable
+from impl.effects import lock
 from impl.tensor.random import generator
 
 
@@ -227,3 +228,26 @@ def test_a_call_inside_of_a_replay_runs_as_it_is(short: bool,
             entry.shortcut = None
     assert step(values[0]).tolist() == [2.0] and inner[0].tolist() == [6.0]
     assert step.replays == replays + 1
+
+
+@verifies("replay.thread.isolated+2", observe="replay")
+def test_captures_that_are_always_disturbed_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    captures, quiet, original = list[int](), list[bool](), TinyJit._capture
+
+    def noted(jit: Any, *given: Any) -> Any:
+        captures.append(jit.calls)
+        return original(jit, *given)
+    monkeypatch.setattr(TinyJit, "_capture", noted)
+
+    def disturbed(x: Tensor) -> Tensor:
+        lock.disturbed = lock.disturbed or not quiet
+        return x + 1
+    step, one = TinyJit(disturbed, trust=True), numbers(1)
+    assert [step(one).item() for _ in range(40)] == [2] * 40
+    assert captures == [2, 3, 6, 13, 28] and step.replays == 0
+    assert "not captured 5 times in a row" in step.explain()
+    quiet.append(True)
+    while len(captures) < 6:
+        assert step(one).item() == 2
+    assert step.calls == 59 and [step(one).item() for _ in range(3)] == [2] * 3
+    assert step.replays == 3 and "in a row" not in step.explain()
