@@ -189,7 +189,7 @@ def _function(name: str) -> Callable[..., Any]:
 def _assigned(out: Any, result: Any) -> Any:
     """`out`, a tensor or a tuple of them, with the result in its place."""
     if isinstance(out, (tuple, list)):
-        return type(result)(*map(_assigned, out, result))
+        return result.__class__(*map(_assigned, out, result))
     return out.assign(result.cast(out.dtype))
 
 

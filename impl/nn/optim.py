@@ -699,11 +699,16 @@ def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
     return x.T if tall else x
 
 
+def _each(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    """One tensor, or several, also of an iterator, which is read once; of a model its parameters.
+    """
+    found = getattr(parameters, "parameters", lambda: parameters)()
+    return [found] if isinstance(found, Tensor) else list(found)
+
+
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    """The gradients of those that have one; of a model, of its parameters."""
-    parameters = getattr(parameters, "parameters", lambda: parameters)()
-    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    return [p.grad for p in given if p.grad is not None]
+    """The gradients of those that have one."""
+    return [p.grad for p in _each(parameters) if p.grad is not None]
 
 
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float,
@@ -711,7 +716,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float,
     """Scale all gradients so that their norm, taken together, is at most `max_norm`; return what it
     was.
     """
-    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    parameters = _each(parameters)
     gradients = _gradients(parameters)
     if not gradients:
         return Tensor(0.0)

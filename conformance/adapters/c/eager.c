@@ -381,7 +381,7 @@ static Tensor *chosen(Tensor *condition, Tensor *a, Tensor *b) {
 
 /* Out of range there is no right answer; it is zero here. */
 static uint64_t cut_off(double x, int dtype) {
-  if (isnan(x) || x <= -9223372036854775809.0) return 0;
+  if (isnan(x) || x < -9223372036854775808.0) return 0;
   if (dtype == U64 && x >= 9223372036854775808.0 && x < 18446744073709551616.0) return (uint64_t)x;
   return x >= 9223372036854775808.0 ? 0 : (uint64_t)(int64_t)x;
 }
