@@ -345,5 +345,6 @@ def test_gradients_are_clipped_whatever_lists_the_parameters() -> None:
         (x.square().sum() + y.square().sum()).backward()
         norm = nn.utils.clip_grad_norm_(listed([x, y]), 1.0).item()
         assert abs(norm - 2 * math.sqrt(18)) < 1e-4
+        assert x.grad is not None and y.grad is not None
         found = np.concatenate([x.grad.numpy(), y.grad.numpy()])
         assert abs(np.linalg.norm(found) - 1) < 1e-4
