@@ -130,7 +130,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 def _power(base: Array, exponent: Array) -> Array:
     """Where one exponent is repeated, NumPy takes roots and squares in place of powers."""
     shape = np.broadcast_shapes(base.shape, exponent.shape)
-    return np.asarray(np.power(base, np.ascontiguousarray(np.broadcast_to(exponent, shape))))
+    return np.asarray(np.power(base, np.array(np.broadcast_to(exponent, shape), order="C")))
 
 
 _FUNCTIONS: dict[Ops, Callable[..., Any]] = {

@@ -492,7 +492,9 @@ class Special(Elementwise):
 
     def ldexp(self, other: Any) -> Self:
         """self * 2**other"""
-        return self * (2.0 ** self._tensor(other).cast(dtypes.default_float))
+        exponent = self._tensor(other)
+        return self * 2.0 ** (exponent if exponent.is_floating_point()
+                              else exponent.cast(dtypes.default_float))
 
     def addcmul(self, tensor1: Any, tensor2: Any, value: float = 1) -> Self:
         """self + value * tensor1 * tensor2"""

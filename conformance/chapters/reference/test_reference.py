@@ -15,6 +15,7 @@ import impl.reference
 from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import flat, load, param, reduce, store
 from conformance.trace import verifies
+from impl import Context, Tensor
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
 from impl.ir import (
@@ -311,3 +312,13 @@ def test_products_of_matrices_in_every_layout() -> None:
     out = np.zeros((3, 6, 4))
     kb.run(ast, out, a, b, device="REFERENCE")
     assert (out == np.einsum("nik,knj->nji", a, b)).all()
+
+
+@verifies("reference.operation.value")
+def test_a_power_of_numbers_is_a_number() -> None:
+    """Also where it is an operand of a sum of products, which are computed as matrices."""
+    with Context(DEVICE="REFERENCE"):
+        two, three, rows = Tensor(2.0), Tensor(3.0), Tensor(np.arange(6.0).reshape(3, 2))
+        Tensor.realize(two, three, rows)
+        assert (two.pow(three) * rows).sum().item() == 120
+        assert (two.pow(three) * rows).sum(0).tolist() == [48, 72]

@@ -264,3 +264,9 @@ def test_the_dtype_of_a_mean_may_be_chosen() -> None:
     x, wide = Tensor([1, 2]), "float64"
     assert x.mean(dtype=wide).dtype.name == x.cumsum(0, dtype=wide).dtype.name == wide
     assert x.mean(dtype=wide).item() == 1.5 and x.cumprod(0, dtype="int64").tolist() == [1, 2]
+
+
+def test_a_scaled_number_is_as_exact_as_its_exponent() -> None:
+    x, n = np.array([1.5, -3.0]), np.array([0.3, 2.7])
+    assert np.allclose(Tensor(x).ldexp(Tensor(n)).numpy(), x * 2.0 ** n, rtol=1e-14)
+    assert Tensor(x).ldexp(Tensor([3, -1])).tolist() == [12.0, -1.5]
