@@ -181,7 +181,8 @@ def traffic_map(document: dict[str, Any], label: str, below: str = "",
             x = FIRST + (at + 0.5) * width - drawn / 2
             parts.append(box(x, y + 1, drawn, ROW - 6, f"tone tone-{TOUCHES.index(what)}",
                              f"{buffer['name']}, kernel {at}: {what}"))
-            parts.append(text(x + drawn / 2, y + 15, what, "name"))
+            parts.append(text(x + drawn / 2, y + 15, what,
+                              "name dense" if what == "in place" else "name"))
     height = TOP + len(document["buffers"]) * ROW + more
     return (f"<svg viewBox='0 0 {WIDTH} {height:.0f}' role='img' "
             f"aria-label='{escape(label, quote=True)}'>{''.join(parts)}{below}</svg>")
