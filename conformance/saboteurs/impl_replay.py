@@ -362,7 +362,8 @@ class StandInsAloneRequireGradients(Edit):
     description = "an argument of which a captured call asks a gradient does not require one"
     first = "test_an_argument_that_is_made_a_parameter_inside"
     file = "impl/replay/stand_ins.py"
-    old, new = "tensor.requires_grad = stand_in._parameter", "pass"
+    old = "                tensor._parameter = True\n                register_parameter(tensor)"
+    new = "                pass"
 
 
 class ArgumentsMayBeStates(ImplPatch):

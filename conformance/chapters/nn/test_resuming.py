@@ -243,7 +243,7 @@ def test_a_captured_step_sees_the_rate_of_its_group() -> None:
         optimizer.zero_grad()
         (weight * x).sum().backward()
         optimizer.step()
-        return weight * 1
+        return (weight * 1).detach()
 
     for rate in (0.5, 0.5, 0.5, 0.25, 0.0):
         optimizer.param_groups[0]["lr"] = rate
