@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ _FORMAT = "tensor-schedule-opencl/1"
 @functools.lru_cache(maxsize=1)
 def _found() -> tuple[tuple[Any, ...], str]:
     """The devices of this machine, and why there is none."""
-    # r[impl opencl.error.told]
+    # r[impl opencl.error.told+2]
     try:
         import pyopencl
     except ImportError:
@@ -44,7 +45,31 @@ def _found() -> tuple[tuple[Any, ...], str]:
         devices = [d for platform in pyopencl.get_platforms() for d in platform.get_devices()]
     except pyopencl.Error as error:
         return (), f"OpenCL finds no platform: {error}"
-    return tuple(devices), "" if devices else "OpenCL finds no device"
+    problems = [_building_problem(pyopencl, each) for each in devices]
+    able = tuple(each for each, problem in zip(devices, problems, strict=True) if not problem)
+    return able, "" if able else next(iter(problems), "OpenCL finds no device")
+
+
+def _building_problem(cl: Any, device: Any) -> str:
+    """Why a device compiles nothing; empty if it does. An old PoCL lists a processor that came
+    after it, and then its compiler does not know it.
+    """
+    # r[impl opencl.error.told+2]
+    try:
+        _built(cl, cl.Program(cl.Context([device]), "__kernel void empty() {}"))
+        return ""
+    except cl.Error as error:
+        said = [line.strip() for line in str(error).splitlines()]
+        return (f"{device.platform.name} {device.driver_version} compiles nothing for "
+                f"{device.name}: {next((line for line in said if 'error:' in line), said[0])} "
+                "(install a newer driver)")
+
+
+def _built(cl: Any, unit: Any, flags: Sequence[str] = FLAGS) -> Any:
+    """A unit, compiled. What a driver tells of a compilation that worked is not passed on."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        return unit.build(list(flags))
 
 
 def opencl_problem() -> str:
@@ -193,7 +218,7 @@ class OpenCLDevice(GroupDevice):
         try:
             event = self.cl.enqueue_nd_range_kernel(
                 self.queue, kernel, (groups * lanes,), (lanes,))
-        except self.cl.Error as error:  # r[impl opencl.error.told]
+        except self.cl.Error as error:  # r[impl opencl.error.told+2]
             raise DeviceError(name, f"{self.name} refused {groups} groups of {lanes} "
                               f"lanes: {error}", "set NOOPT=1, or use smaller tensors") from None
         if self.timed is not None:
@@ -243,7 +268,7 @@ class OpenCLDevice(GroupDevice):
             CompileError: the driver refused the text.
         """
         try:
-            return self.cl.Program(self.context, unit_text(sources.items())).build(list(FLAGS))
+            return _built(self.cl, self.cl.Program(self.context, unit_text(sources.items())))
         except self.cl.Error as error:
             said = f"{self.name} refused {names_of(sources.values())}: {error}"
             raise CompileError("compile", said,
@@ -267,7 +292,8 @@ class OpenCLDevice(GroupDevice):
         try:
             if path is None:
                 return False
-            made = self.cl.Program(self.context, [self.cl_device], [path.read_bytes()]).build()
+            made = _built(self.cl, self.cl.Program(
+                self.context, [self.cl_device], [path.read_bytes()]), ())
             self.cl.Kernel(made, symbol(key))
         except (OSError, self.cl.Error):
             return False
