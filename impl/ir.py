@@ -476,18 +476,29 @@ def intern(key: tuple[Any, ...], arg: Any) -> UOp:
     return node if known is reference else _first(key, node, reference)
 
 
-def leaf_node(dtype: DType, arg: tuple[Any, int, Shape]) -> UOp:
-    """The node of a buffer's content: of which one, in which version, seen with which shape.
+def leaf_node(dtype: DType, arg: tuple[Any, int, Shape], late: tuple[Any, ...] | None = None
+              ) -> UOp:
+    """The node of a buffer's content: of which one, in which version, seen with which shape;
+    `late` where something is to be noted of it.
 
     Its buffer knows it, not the table: every result has a leaf, which is found only from there.
     """
     buffer, _, shape = arg
     if buffer.leaves:
-        return _another_leaf(dtype, arg)
+        found = _another_leaf(dtype, arg)
+        if late is not None:
+            note_late(found, late)
+        return found
     draft: Any = _new(_Draft)
-    draft.op, draft.dtype, draft.src, draft.arg, draft.tag = _BUFFER, dtype, (), arg, None
-    draft.origin = draft.realized = draft.bounds = draft.late = None
-    draft.shape, draft.reads = shape, buffer.bit
+    # Each result of a call comes this way: a statement each is quicker than one for all.
+    draft.op = _BUFFER
+    draft.dtype = dtype
+    draft.src = ()
+    draft.arg = arg
+    draft.tag = draft.origin = draft.realized = draft.bounds = None
+    draft.late = late
+    draft.shape = shape
+    draft.reads = buffer.bit
     draft.__class__ = UOp
     node: UOp = draft
     buffer.leaves = (_weak(node),)  # whoever makes a buffer makes its first leaf: no lock is needed

@@ -125,7 +125,7 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture, replay or trace."""
-        mode, capturing = realize.in_force(), session.capturing
+        mode, capturing = settings.derived(realize.Mode), session.capturing
         if capturing.inlined or not mode.captures:
             # r[impl replay.nested.inlined+2]
             return self.function(*args, **kwargs)

@@ -12,7 +12,7 @@ from impl.device import Table
 from impl.effects import Buffer, advance, leaf_of, lock
 from impl.errors import ReplayError
 from impl.following.reads import Reads, compiled, in_short
-from impl.ir import UOp, leaf_node, note_late
+from impl.ir import UOp, leaf_node
 from impl.realize import Made, Prepared
 from impl.replay.arguments import (
     Arguments,
@@ -244,13 +244,13 @@ class Recording:
         result = self.result
         if self.only == 0 and len(outputs) == 1:  # most often
             buffer = outputs[0]
-            leaf = leaf_node(buffer.dtype, (buffer, 0, result.shape))
-            if result.expression is not None:  # as Expression.note does
-                told = result.expression, result.expression.depends, standing, self.outside
-                note_late(leaf, told)
+            expression, late = result.expression, None
+            if expression is not None:  # as Expression.note does
+                late = expression, expression.depends, standing, self.outside
                 buffer.told = 0
-                if dependent:
-                    note_dependent(leaf)
+            leaf = leaf_node(buffer.dtype, (buffer, 0, result.shape), late)
+            if dependent and late is not None:
+                note_dependent(leaf)
             return _holding(leaf, result.device)
         return filled(result, dict(zip(self.fresh, outputs, strict=True)), None, self.paths,
                       Standing(bool(dependent), self.history.dependent, (standing, self.outside)))
