@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,16 +127,28 @@ class _Runtime:
         made = Complex.of(data, device, dtype, tensors)
         return made.requires_grad_() if requires_grad else made
 
+    def report(self, tensors: list[Any], path: str | os.PathLike[str]) -> Path:
+        from impl import inspect
+        document = realize.schedule_document(tensors, programs=True, named=True)
+        with settings.Context(FUSE=0):
+            unfused = realize.schedule_document(tensors)
+        return inspect.html_report(document, path, beside=("without fusion", unfused))
+
     def explain(self, tensors: list[Any]) -> str:
         from impl import inspect
         return inspect.explain(realize.schedule_document(tensors, steps=True))
 
 
-def _view(document: dict[str, Any]) -> None:
-    """VIZ=1: write the report of a schedule, and say where."""
-    from impl import inspect
-    folder = tempfile.mkdtemp(prefix="tensor-schedule-")
-    print(inspect.html_report(document, os.path.join(folder, "report.html")), file=sys.stderr)
+def _view(document: dict[str, Any], compiled: Callable[[], None]) -> None:
+    """VIZ=1: show a schedule to who looks at the pages of this program."""
+    from impl.inspect.serving import viewer
+    viewer.see(document, compiled)
+
+
+def _names() -> dict[Any, str]:
+    """What the user calls the tensors of the program, for reports."""
+    from impl.inspect.naming import names_of_tensors
+    return names_of_tensors()
 
 
 def _printer() -> Printer:
@@ -161,6 +174,7 @@ def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
 TensorBase.runtime = _Runtime()
 setattr(Tensor, "__array_namespace__", _array_namespace)  # noqa: B010  (no attribute of its class)
 realize.session.printer = _printer
+realize.session.names = _names
 realize.session.viewers.append(_view)
 
 from impl import playback  # noqa: E402

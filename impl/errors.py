@@ -146,6 +146,10 @@ class DeviceError(TensorScheduleError, RuntimeError):
     """A device is unknown, unavailable, or failed."""
 
 
+class NaNError(TensorScheduleError, FloatingPointError):
+    """A kernel makes what is no number, and CHECK_NAN asks for that."""
+
+
 class CompileError(TensorScheduleError, RuntimeError):
     """A compiler is missing or refused a kernel; its message and the source are kept."""
 

@@ -103,7 +103,10 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
             "the target's registers", plan=True, choices=(0, 16, 32, 64), maximum=64),
     Setting("CUDA_PTX", 0, "1: NVRTC makes PTX, which the driver compiles for its GPU", plan=True,
             maximum=1),
-    Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
+    Setting("CHECK_NAN", 0, "1: look for NaN after each kernel, and name the first that makes one; "
+            "2: for infinity, too", maximum=2),
+    Setting("VIZ", 0, "1: show every schedule to browsers on this machine", maximum=1),
+    Setting("VIZ_PORT", 0, "the port of VIZ; 0: any that is free", maximum=65535),
     Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),
 )}
 

@@ -776,7 +776,7 @@ channels_last_3d = None
 #: What is said of names in the parts below.
 _OF_PARTS = {
     "tensorboard": "the writer of torch.utils.tensorboard with loss.item()",
-    "profiler": "DEBUG=2, or x.explain()", "detect_anomaly": "the environment variable CHECK_NAN",
+    "profiler": "DEBUG=2, or x.explain()", "detect_anomaly": "Context(CHECK_NAN=1)",
     "cpp_extension": "Tensor.custom_kernel", "data_parallel": "shard(...) on the batch"}
 
 

@@ -228,6 +228,65 @@ class QuotesAreMarkup(Edit):
     old, new = "escape(_number(value), quote=True)", "escape(_number(value), quote=False)"
 
 
+class ThePositionIsTheNumber(Edit):
+    rule = "inspect.report.large"
+    description = "buffers of a boundary are taken for kernels"
+    file = "impl/inspect/compact.py"
+    old, new = '[at[row["before"]], at[row["after"]], word(row["kind"]),', \
+        '[at[row["after"]], at[row["before"]], word(row["kind"]),'
+
+
+class AlmostAlike(Edit):
+    rule = "inspect.repeats.whole"
+    description = "kernels that move other amounts are taken for the same"
+    file = "impl/inspect/repeats.py"
+    old, new = 'kernel.get("label"), kernel.get("bytes"),', 'kernel.get("label"), 0,'
+
+
+class LastLayerHasNoReader(Edit):
+    rule = "inspect.repeats.whole"
+    description = "what the last part of a repeat hands on is not drawn"
+    file = "impl/inspect/repeats.py"
+    old, new = 'before, after = kept[row["before"]], kept[row["after"]]', \
+        'before, after = row["before"], kept[row["after"]]'
+
+
+class NamedByTheKey(Edit):
+    rule = "inspect.names.user"
+    description = "a buffer has the name of the last variable that is seen, however long the way"
+    file = "impl/inspect/naming.py"
+    old, new = "if key not in found and name not in taken:", "if False:"
+
+
+class OnlyTheNumberCounts(Edit):
+    rule = "inspect.diff.lines"
+    description = "lines that have as many kernels in both schedules are taken for the same"
+    file = "impl/inspect/compare.py"
+    old, new = "if Counter(map(alike, both[0])) != Counter(map(alike, both[1]))]", \
+        "if len(both[0]) != len(both[1])]"
+
+
+class AnyHostMayAsk(Edit):
+    rule = "inspect.viewer.served"
+    description = "pages are given to whoever reaches the port, under any name"
+    file = "impl/inspect/serving.py"
+    old, new = 'if host not in ("127.0.0.1", "localhost"):', "if host is None:"
+
+
+class OldNaNsCount(Edit):
+    rule = "inspect.nan.first"
+    description = "an element that was a NaN before is blamed on the kernel"
+    file = "impl/realize/finite.py"
+    old, new = "np.flatnonzero(wrong & (before != after))", "np.flatnonzero(wrong)"
+
+
+class WhatWasLeftHidesIt(Edit):
+    rule = "inspect.nan.first"
+    description = "what an earlier run left in memory is taken for what was there"
+    file = "impl/realize/finite.py"
+    old, new = "for storage in self._anew():", "for storage in self._anew()[:0]:"
+
+
 class SilentAboutTheSecond(Edit):
     rule = "inspect.debug.lines+2"
     description = "of what a kernel stores only the first value has a line"

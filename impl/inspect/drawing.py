@@ -272,6 +272,8 @@ def _box(schedule: _Schedule, centre: Point, kernel: Row, longest: float) -> str
         facts.append(time_text(schedule.timings[kernel["id"]]))
     if kernel.get("stages", 1) > 1:
         facts.append(f"{kernel['stages']} stages")
+    if kernel.get("times", 1) > 1:
+        facts.append(f"{kernel['times']} times")
     body = tag("rect", x=x, y=y, width=width, height=height, rx=9.0, class_="frame")
     body += tag("rect", x=x + 12, y=y + height - 9, width=max(2.0, share * (width - 24)),
                 height=3.0, rx=1.5, class_="share")
@@ -300,7 +302,7 @@ def memory_chart(document: Document) -> str:
     memory = document["memory"]
     positions = max(len(document["order"]), 1)
     pitch = max(6.0, min(90.0, 760.0 / positions))
-    width = CHART_LEFT + positions * pitch + 20
+    width = max(CHART_LEFT + positions * pitch + 20, 400.0)  # room for the words
     parts, top = [], CHART_TOP
     largest = max((arena["bytes"] for arena in memory["arenas"]), default=0)
     for arena in memory["arenas"]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from html import escape
+from pathlib import Path
 
 _DARK = """
   --text: #e6e9f0; --soft: #a2abbe; --line: #343b4a; --page: #12151c; --card: #1a1f29;
@@ -77,6 +78,28 @@ svg .edge-label.WAW { fill: var(--WAW); }
 .graph.picked .kernel, .graph.picked .pill, .graph.picked .edge, .graph.picked .edge-label {
   opacity: .22; }
 .graph.picked .lit { opacity: 1; }
+.track { margin: 10px 0; border: 1px solid var(--line); border-radius: 8px; overflow: hidden; }
+#track { display: block; width: 100%; cursor: grab; touch-action: pan-y; }
+#track:active { cursor: grabbing; }
+#track:focus-visible, #rows:focus-visible, .scroll:focus-visible { outline: 3px solid var(--accent);
+  outline-offset: 2px; }
+#picked:not(:empty) { border-top: 1px solid var(--line); margin-top: 10px; padding-top: 8px; }
+#picked h3 { font-size: 1rem; margin: 0; }
+button.link { border: 0; background: none; padding: 0; color: var(--accent);
+  text-decoration: underline; font-size: inherit; }
+#rows { position: relative; height: 460px; overflow-y: auto; border: 1px solid var(--line);
+  border-radius: 8px; }
+#rows > div { position: relative; }
+#rows [role=option] { position: absolute; left: 0; right: 0; height: 46px; padding: 3px 10px;
+  border-bottom: 1px solid var(--line); cursor: pointer; overflow: hidden; font-size: .89rem;
+  line-height: 19px; }
+#rows [role=option] .soft { display: block; font-size: .83rem; white-space: nowrap;
+  text-overflow: ellipsis; overflow: hidden; }
+#rows .size { float: right; }
+#rows [aria-selected=true] { background: var(--code); box-shadow: inset 3px 0 var(--accent); }
+.buttons button { margin-right: 4px; }
+select { font: inherit; font-size: .85rem; color: var(--text); background: var(--card);
+  border: 1px solid var(--line); border-radius: 8px; padding: 4px 8px; }
 .kernel.missed { opacity: .18; }
 #find { font: inherit; color: var(--text); background: var(--page); border: 1px solid var(--line);
   border-radius: 8px; padding: 5px 12px; width: min(340px, 100%); }
@@ -134,6 +157,7 @@ footer { color: var(--soft); font-size: .85rem; margin-top: 22px; overflow-wrap:
   h1 { font-size: 1.35rem; } .tiles { grid-template-columns: 1fr 1fr; }
   .tile b { font-size: 1.1rem; } ul.reasons b { white-space: normal; }
   .bar { grid-template-columns: 1fr max-content; } .bar i { grid-row: 2; grid-column: 1 / -1; }
+  .tools { float: none; margin: 0 0 8px; }
   table.cards thead { display: none; } table.cards tr { display: block; padding: 8px 0;
     border-bottom: 1px solid var(--line); }
   table.cards td { display: grid; grid-template-columns: 96px 1fr; border: 0; padding: 1px 0;
@@ -198,7 +222,37 @@ if (graph) {
   if (graph.getBoundingClientRect().width < 1.4 * frame.clientWidth) graph.classList.add('fit');
   else centre();
   document.getElementById('fit').addEventListener('click', () => {
+    graph.style.width = graph.style.height = '';
     graph.classList.toggle('fit'); if (!graph.classList.contains('fit')) centre(); });
+  function resize(factor, px, py) {
+    const box = graph.getBoundingClientRect(), view = frame.getBoundingClientRect();
+    const width = Math.min(Math.max(box.width * factor, 120), 20000), real = width / box.width;
+    graph.classList.remove('fit');
+    graph.style.width = width + 'px'; graph.style.height = box.height * real + 'px';
+    const x = px ?? view.width / 2, y = py ?? view.height / 2;
+    frame.scrollLeft = (frame.scrollLeft + x) * real - x;
+    frame.scrollTop = (frame.scrollTop + y) * real - y;
+  }
+  document.getElementById('larger').addEventListener('click', () => resize(1.4));
+  document.getElementById('smaller').addEventListener('click', () => resize(1 / 1.4));
+  frame.addEventListener('wheel', event => {
+    if (!event.ctrlKey && !event.metaKey) return;
+    const view = frame.getBoundingClientRect();
+    resize(Math.exp(-event.deltaY / 300), event.clientX - view.left, event.clientY - view.top);
+    event.preventDefault();
+  }, {passive: false});
+  let held = null;
+  frame.addEventListener('pointerdown', event => { if (event.pointerType === 'mouse')
+    held = [event.clientX, event.clientY, frame.scrollLeft, frame.scrollTop, 0]; });
+  addEventListener('pointermove', event => {
+    if (!held) return;
+    const [x, y, left, top] = held;
+    held[4] += Math.abs(event.movementX) + Math.abs(event.movementY);
+    frame.scrollLeft = left + x - event.clientX; frame.scrollTop = top + y - event.clientY; });
+  addEventListener('pointerup', () => { const far = held && held[4] > 5; held = null;
+    if (far) frame.addEventListener('click', event => event.preventDefault(),
+                                    {once: true, capture: true}); });
+  frame.addEventListener('dragstart', event => event.preventDefault());
 }
 const find = document.getElementById('find');
 const kernelRows = [...document.querySelectorAll('tr[data-find]')];
@@ -213,8 +267,9 @@ function narrow() {
     row.hidden = document.getElementById('kernel-' + id).hidden = !met;
     if (boxes.has(id)) boxes.get(id).classList.toggle('missed', !met);
   }
+  const [found, all] = window.narrowKernels ? narrowKernels(words) : [count, kernelRows.length];
   document.getElementById('found').textContent = words.length
-    ? `${count.toLocaleString('en')} of ${kernelRows.length.toLocaleString('en')} kernels` : '';
+    ? `${found.toLocaleString('en')} of ${all.toLocaleString('en')} kernels` : '';
 }
 if (find) find.addEventListener('input', narrow);
 document.getElementById('theme').addEventListener('click', () => {
@@ -240,6 +295,30 @@ that respects these lines gives the same results.</p>
 reads it. Two temporaries that are never needed together can lie at the same address. What is
 needed at the busiest position of the order is the lower bound: nobody can do with less.</p>
 </div>
+"""
+
+#: The drawing of all kernels in order, which viewer.js fills.
+TRACK = """<p class="soft">Bars are kernels, in the order in which they run; a higher one moves
+more bytes. Drag it to the side; zoom with the buttons, two fingers, or Ctrl and the wheel.
+With keys: arrows pick a kernel, <kbd>+</kbd> and <kbd>-</kbd> zoom, <kbd>a</kbd> and <kbd>d</kbd>
+go to the side, <kbd>0</kbd> shows all. Lines lead to the kernels that wait for each other.</p>
+<p class="buttons"><button type="button" id="closer" aria-label="Zoom in">+</button>
+<button type="button" id="farther" aria-label="Zoom out">&#8722;</button>
+<button type="button" id="whole">All</button>
+<label>across: <select id="scale"></select></label></p>
+<div class="track"><canvas id="track" tabindex="0" role="application"
+aria-label="Kernels in order. Arrow keys pick one; it is told of below."></canvas></div>
+<div id="picked" role="region" aria-live="polite" aria-label="The picked kernel"></div>
+"""
+
+#: The list of kernels of a large schedule, which viewer.js fills.
+ROWS = """<div id="rows" tabindex="0" role="listbox" aria-label="Kernels in order"><div
+role="presentation"></div></div>
+"""
+
+ZOOM = """<p class="tools buttons"><button type="button" id="larger" aria-label="Larger">+</button>
+<button type="button" id="smaller" aria-label="Smaller">&#8722;</button>
+<button type="button" id="fit">Whole / full size</button></p>
 """
 
 FIND = """<p><input type="search" id="find" aria-label="Find kernels" autocomplete="off"
@@ -268,6 +347,11 @@ _TOKEN = re.compile(
     r"(?P<c>//[^\n]*|/\*.*?\*/)|(?P<s>\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
     r"|(?P<n>\b(?:0x[0-9a-fA-F.]+(?:p[-+]?\d+)?|\d[\d.]*(?:[eE][-+]?\d+)?)[uUlLfF]*)"
     r"|(?P<w>\b(?:" + "|".join(_WORDS.split()) + r")\b|^[ \t]*\#[^\n]*)", re.DOTALL | re.MULTILINE)
+
+
+def viewer_script() -> str:
+    """The script of the drawing in order and of the list."""
+    return (Path(__file__).parent / "viewer.js").read_text(encoding="utf-8")
 
 
 def highlighted(source: str) -> str:

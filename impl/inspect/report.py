@@ -1,13 +1,29 @@
 """One HTML file that shows a schedule: nothing to install, nothing loaded from elsewhere."""
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 from impl.collectives import Span
+from impl.inspect.compact import as_script, compact
+from impl.inspect.compare import difference_tables
 from impl.inspect.drawing import MOST_DRAWN, kernel_hint, memory_chart, schedule_graph, tag
-from impl.inspect.page import FIND, INTRODUCTION, LEGEND, SCRIPT, STYLE, highlighted
+from impl.inspect.page import (
+    FIND,
+    INTRODUCTION,
+    LEGEND,
+    ROWS,
+    SCRIPT,
+    STYLE,
+    TRACK,
+    ZOOM,
+    highlighted,
+    viewer_script,
+)
+from impl.inspect.repeats import collapsed, repeats
 from impl.inspect.text import (
     Document,
     Machine,
@@ -29,11 +45,13 @@ from impl.inspect.timeline import hidden, predicted_spans, timeline_chart
 
 #: Further numbers for the top of the page: {"replays": 12, "cache hits": 3}.
 Counters = Mapping[str, int]
+#: Another schedule, and what it is.
+Beside = tuple[str, Document]
 
 
-def html_report(document: Document, path: str | Path, timings: Timings | None = None,
+def html_report(document: Document, path: str | os.PathLike[str], timings: Timings | None = None,
                 machine: Machine | None = None, counters: Counters | None = None,
-                spans: Sequence[Span] = ()) -> Path:
+                spans: Sequence[Span] = (), beside: Beside | None = None) -> Path:
     """Write a page that shows a schedule: graph, reasons, memory, source.
 
     Args:
@@ -43,6 +61,7 @@ def html_report(document: Document, path: str | Path, timings: Timings | None = 
         machine: limits of the device, to compare times with.
         counters: further numbers to show, such as cache hits and replays.
         spans: what each device did, and when, as `realize.measured` notes it.
+        beside: another schedule to compare with, and what it is: ("without fusion", document).
 
     Returns:
         The path.
@@ -52,26 +71,31 @@ def html_report(document: Document, path: str | Path, timings: Timings | None = 
     """
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(report_html(document, timings, machine, counters, spans),
+    file.write_text(report_html(document, timings, machine, counters, spans, beside),
                     encoding="utf-8")
     return file
 
 
 def report_html(document: Document, timings: Timings | None = None,
                 machine: Machine | None = None, counters: Counters | None = None,
-                spans: Sequence[Span] = ()) -> str:
+                spans: Sequence[Span] = (), beside: Beside | None = None) -> str:
     """The text of the page that `html_report` writes."""
     checked(document)
     sections = [
         _header(document, timings, counters),
         _section("read", "How to read this", INTRODUCTION),
+        *([_section("order", "What runs, in order", _order(document))] if document["kernels"]
+          else []),
         _section("graph", "The schedule", _graph(document, timings, machine)),
-        _section("kernels", "Kernels", _kernels(document, timings, machine)),
+        _section("kernels", "Kernels", FIND + (ROWS if _is_large(document) else _kernels(
+            document, timings, machine))),
         _section("reasons", "Why it was cut and joined like this", _reasons(document)),
         *([_section("timeline", "What runs when", _timeline(document, timings, machine, spans))]
           if any("sent" in kernel for kernel in document["kernels"]) else []),
+        *([_section("beside", beside[0].capitalize(), difference_tables(
+            document, beside[1], ("this schedule", beside[0])))] if beside else []),
         _section("memory", "Memory of temporaries", _memory(document)),
-        _section("source", "Source", _sources(document)),
+        *([] if _is_large(document) else [_section("source", "Source", _sources(document))]),
         *([_section("rewrites", "From the line to the text", _rewrites(document))]
           if document.get("rewrites") is not None else []),
         _footer(document)]
@@ -80,7 +104,14 @@ def report_html(document: Document, timings: Timings | None = None,
             "<meta name='viewport' content='width=device-width, initial-scale=1'>"
             f"<title>Schedule: {escape(plural(len(document['kernels']), 'kernel'))}</title>"
             f"<style>{STYLE}</style></head><body><main>{''.join(sections)}</main>"
-            f"<div id='hint' role='status'></div><script>{SCRIPT}</script></body></html>\n")
+            f"<div id='hint' role='status'></div><script type='application/json' id='data'>"
+            f"{as_script(compact(document, timings, machine, spans))}</script>"
+            f"<script>{viewer_script()}{SCRIPT}</script></body></html>\n")
+
+
+def _is_large(document: Document) -> bool:
+    """Whether a script lists the kernels, of which only those in view are there."""
+    return len(document["kernels"]) > MOST_DRAWN
 
 
 def _section(name: str, title: str, content: str) -> str:
@@ -88,8 +119,9 @@ def _section(name: str, title: str, content: str) -> str:
 
 
 def _header(document: Document, timings: Timings | None, counters: Counters | None) -> str:
-    links = [("read", "How to read this"), ("graph", "Schedule"), ("kernels", "Kernels"),
-             ("reasons", "Reasons"), ("memory", "Memory"), ("source", "Source")]
+    links = [("read", "How to read this"), *([("order", "Order")] if document["kernels"] else []),
+             ("graph", "Schedule"), ("kernels", "Kernels"), ("reasons", "Reasons"),
+             ("memory", "Memory"), *([] if _is_large(document) else [("source", "Source")])]
     nav = "".join(tag("a", title, href=f"#{name}") for name, title in links)
     tiles = "".join(tag("div", tag("b", escape(value)) + tag("span", escape(name)), class_="tile")
                     for name, value in _facts(document, timings, counters))
@@ -125,6 +157,17 @@ def _counted(count: int, noun: str) -> tuple[str, str]:
     return plural(count, noun).split(" ", 1)[1], f"{count:,}"
 
 
+def _order(document: Document) -> str:
+    """The place of the drawing that the script makes, and what it says without one."""
+    found = repeats(document)
+    said = "".join(tag("li", f"positions {one.start} to {one.stop - 1}: "
+                       f"{plural(one.length, 'kernel')}, {one.times} times") for one in found[:20])
+    if found:
+        said = tag("details", tag("summary", "Parts that are repeated")
+                   + tag("ul", said, class_="reasons"))
+    return TRACK + said
+
+
 def _graph(document: Document, timings: Timings | None, machine: Machine | None) -> str:
     if not document["kernels"]:
         return tag("p", "Nothing has to run: every value is in memory already.", class_="soft")
@@ -132,12 +175,16 @@ def _graph(document: Document, timings: Timings | None, machine: Machine | None)
                + ("the time." if timings else "the bytes moved.")
                + " Point at a box or a line for details. A click leads to the source.",
                class_="soft")
-    text = tag("button", "Whole / full size", id="fit", type="button", class_="tools") + text
-    if len(document["kernels"]) > MOST_DRAWN:
-        text += tag("p", f"Drawn are the first {MOST_DRAWN} of {len(document['kernels'])} kernels; "
-                    "the table below has all of them.")
-    drawing = schedule_graph(document, timings, machine)
-    return text + LEGEND + tag("div", drawing, class_="scroll")
+    drawn, found = document, repeats(document)
+    if _is_large(document) and found:
+        drawn = collapsed(document)
+        text += tag("p", "Of a part that is repeated one is drawn, and its boxes say how often.")
+    if len(drawn["kernels"]) > MOST_DRAWN:
+        text += tag("p", f"Drawn are the first {MOST_DRAWN} of {len(drawn['kernels'])} kernels; "
+                    "the list below has all of them.")
+    return ZOOM + text + LEGEND + tag("div", schedule_graph(drawn, timings, machine),
+                                      class_="scroll", tabindex=0, role="region",
+                                      aria_label="graph of kernels")
 
 
 def _kernels(document: Document, timings: Timings | None, machine: Machine | None) -> str:
@@ -155,8 +202,8 @@ def _kernels(document: Document, timings: Timings | None, machine: Machine | Non
                    href=f"#kernel-{kernel['id']}")
         cells = {"position": str(position), "kernel": link,
                  "computes": escape(kernel.get("label", "")),
-                 "reads": escape(shortened(touched(kernel["reads"], names), 28)),
-                 "writes": escape(shortened(touched(kernel["writes"], names), 28)),
+                 "reads": escape(shortened(touched(kernel["reads"], names), 40)),
+                 "writes": escape(shortened(touched(kernel["writes"], names), 40)),
                  "bytes": (tag("span", escape(bytes_text(kernel.get("bytes", 0)))
                                + f"<i style='width:{100 * share:.0f}%'></i>")),
                  "operations": escape(count_text(kernel.get("operations", 0))),
@@ -166,7 +213,7 @@ def _kernels(document: Document, timings: Timings | None, machine: Machine | Non
                         data_kernel=kernel["id"], data_find=_find_words(kernel, names)))
     head = "".join(tag("th", name, class_="right" if name in right else None) for name in heads)
     body = tag("thead", tag("tr", head)) + tag("tbody", "".join(rows))
-    return FIND + tag("div", tag("table", body, class_="cards"), class_="wide")
+    return tag("div", tag("table", body, class_="cards"), class_="wide")
 
 
 def _find_words(kernel: Row, names: Mapping[int, str]) -> str:
@@ -183,7 +230,9 @@ def _cell(head: str, content: str, right: set[str]) -> str:
 
 
 def _reasons(document: Document) -> str:
-    """Boundaries, fusions and notes."""
+    """Boundaries, fusions and notes; of a large schedule each reason once."""
+    if _is_large(document):
+        return _reasons_counted(document)
     names, sizes = buffer_names(document), buffer_sizes(document)
     apart = []
     for row in document.get("boundaries", []):
@@ -198,6 +247,25 @@ def _reasons(document: Document) -> str:
              _reason_list("Operations that share a kernel:", together),
              _reason_list("Notes:", notes)]
     return "".join(parts) or tag("p", "There was nothing to decide.", class_="soft")
+
+
+def _reasons_counted(document: Document) -> str:
+    """Each reason, how often it is given, and how many bytes go through memory for it."""
+    sizes, parts = buffer_sizes(document), []
+    apart: dict[str, list[int]] = {}
+    for row in document.get("boundaries", []):
+        apart.setdefault(row["reason"] or "no reason was given", []).append(
+            sizes.get(row.get("buffer"), 0))
+    together = Counter(row["reason"].removeprefix("fused: ")
+                       for row in document.get("fusions", []))
+    rows = [(f"{len(found):,} times, {bytes_text(sum(found))}", reason) for reason, found in
+            sorted(apart.items(), key=lambda item: (-sum(item[1]), item[0]))]
+    parts.append(_reason_list("Values that go through memory from one kernel to another:",
+                              rows[:MOST_DRAWN]))
+    parts.append(_reason_list("Operations that share a kernel:", [
+        (f"{count:,} times", reason) for reason, count in together.most_common(MOST_DRAWN)]))
+    parts.append(_reason_list("Notes:", [("", note) for note in document.get("notes", [])]))
+    return "".join(parts)
 
 
 def _reason_list(title: str, rows: Sequence[tuple[str, str]]) -> str:
@@ -230,6 +298,9 @@ def _memory(document: Document) -> str:
         ("each in memory of its own", "unplanned", "alone"),
         ("as planned", "planned", "planned"),
         ("lower bound", "lower_bound", "least")))
+    if _is_large(document):
+        return bars + tag("p", "Each block in the drawing of the order is a temporary: as wide as "
+                          "its life, as high as its size, at its address.", class_="soft")
     text = tag("p", "Each block is a temporary: as wide as its life, as high as its size, "
                "at its address. The dashed line is the lower bound.",
                class_="soft")

@@ -28,11 +28,12 @@ class Mode:
         self.debug, self.poison, self.viz = get("DEBUG"), get("POISON"), get("VIZ")
         self.checked, self.recorded = get("SPEC"), get("CAPTURE_PROCESS_REPLAY")
         self.use_cache = bool(get("SCACHE"))
-        self.captures = bool(get("JIT"))
+        self.numbers = get("CHECK_NAN")
+        self.captures = bool(get("JIT")) and not self.numbers  # a replay is not looked at
         self.shown = self.debug or self.viz
         # Nobody looks at what is found, and what was found before may be found again.
         self.quiet = self.use_cache and not (self.checked or self.recorded or self.shown)
-        self.watched = self.debug >= 2 or self.poison
+        self.watched = self.debug >= 2 or self.poison or self.numbers
         self.direct = self.quiet and not self.watched
         self.environments: dict[tuple[Place, ...], Environment] = {}
 

@@ -13,6 +13,7 @@ from impl.ir import UOp
 from impl.ranges import Task
 from impl.realize.beside import note_span, stretch, stretches
 from impl.realize.environment import Mode, in_force
+from impl.realize.finite import Watch
 from impl.realize.prepared import Known, LaunchedCall, Prepared, in_common, start
 from impl.realize.run import Run, commit, ensure_memory, part_from_others, poison, programs_of
 from impl.realize.session import session
@@ -69,10 +70,13 @@ class _InTurn(LaunchedCall):
         """Run kernels one by one."""
         run, programs, values = self.of, self.programs, self.of.values
         watched, checked, memory_of = self.watched, self.mode.checked, there.__getitem__
+        watch = Watch(run, self.mode.numbers) if self.mode.numbers else None
         for number, arguments, slots in launches:
             run.begun += 1
             program = programs[number]
             given = list(map(memory_of, arguments))
+            if watch is not None:
+                watch.begin(number, given)
             if watched:
                 before = GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()
             if program is not None:
@@ -84,6 +88,8 @@ class _InTurn(LaunchedCall):
                       [b.nbytes for b in ends], ends[-1].dtype)
             if watched:
                 _report(run, number, *before)
+            if watch is not None:
+                watch.end()
 
     def failed(self) -> Known:
         """Of all that runs now; before that of the first kernel for which there is no memory."""

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from impl.caching import Canonical, Described, walk
@@ -39,7 +40,14 @@ from impl.realize.nested import NESTED_ATTEMPTS
 from impl.realize.run import Run
 from impl.realize.session import session
 from impl.rewrite import verify
-from impl.schedule import Plan, collector_at_rest, document, plan_for, shared_plan_for
+from impl.schedule import (
+    Plan,
+    collector_at_rest,
+    document,
+    plan_for,
+    shared_plan_for,
+    shown_numbers,
+)
 
 
 @dataclass(eq=False, slots=True)
@@ -211,7 +219,11 @@ def report(request: Request) -> Request:
                                          time.perf_counter() - request.started, mode.debug)
     if mode.viz:
         for viewer in session.viewers:
-            viewer(described(request))
+            rows = described(request)
+            if not request.hit:
+                add_names(request, rows)
+            viewer(rows, partial(add_compiled, request.plan, request.canonical.values,
+                                 rows["kernels"]))
     return request
 
 
@@ -340,6 +352,34 @@ def described(request: Request) -> dict[str, Any]:
     rows = document(request.plan, request.hit, request.program.nodes)
     rows["notes"] += [*request.notes, *request.mesh_notes]
     return rows
+
+
+def add_names(request: Request, rows: dict[str, Any]) -> None:
+    """Call buffers as the user calls the tensors in them, where that is known."""
+    plan, called, shown = request.plan, session.names(), shown_numbers(request.plan)
+    # r[impl inspect.names.user]
+    found = {number: called.get(request.canonical.buffers[slot]) for number, slot in plan.inputs}
+    found |= {number: called.get(root) for root, number
+              in zip(request.effects.roots, plan.places, strict=False) if root in called}
+    for number, name in found.items():
+        if name and number in shown:
+            rows["buffers"][shown[number]]["name"] = name
+
+
+def add_compiled(plan: Plan, values: Sequence[int], rows: Sequence[dict[str, Any]]) -> None:
+    """Say of each kernel that is compiled how that was done, and what it costs with the values of
+    a call.
+    """
+    for row, program in zip(rows, plan.programs or (), strict=False):
+        if program is not None:
+            cost = program.cost([values[slot] for slot in plan.kernels[row["id"]].slots])
+            row.update(source=program.source or "", operations=cost.operations, bytes=cost.bytes,
+                       **step_reasons(program.steps, program.reasons))
+
+
+def step_reasons(steps: Sequence[str], reasons: Sequence[str]) -> dict[str, list[str]]:
+    """The steps that were applied to a kernel, and the reason for each."""
+    return {"optimizations": list(steps), "because": list(reasons)}
 
 
 def add_rounds(plan: Plan, rows: dict[str, Any]) -> dict[str, Any]:

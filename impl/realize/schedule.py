@@ -11,11 +11,14 @@ from impl.realize.journey import language_rewrites, rewrite_rows, step_rows
 from impl.realize.launching import ExecItem, items_of
 from impl.realize.planning import (
     Request,
+    add_compiled,
+    add_names,
     add_rounds,
     described,
     hold,
     planned,
     planned_run,
+    step_reasons,
     values_of,
 )
 from impl.realize.run import commit, programs_of
@@ -65,7 +68,8 @@ def run_schedule(items: Sequence[ExecItem]) -> None:
 
 
 def schedule_document(holders: Sequence[Holder], programs: bool = False,
-                      steps: bool = False, rounds: bool = False) -> dict[str, Any]:
+                      steps: bool = False, rounds: bool = False,
+                      named: bool = False) -> dict[str, Any]:
     """The schedule of these values by themselves, as plain data. Of it nothing runs; kernels that
     an earlier `schedule()` left pending run before.
 
@@ -75,6 +79,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
     With `programs`, the kernels are compiled and the document has their source, steps and cost.
     With `steps` it has the steps that they would get.
     With `rounds` each collective says what every device sends and receives in it.
+    With `named` buffers have the names of the user's variables.
     With both TRACK_MATCH_STATS=2 and `programs` it has what rules and steps did, one by one.
     """
     follow = programs and settings.get("TRACK_MATCH_STATS") >= 2
@@ -86,10 +91,13 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
             # r[impl schedule.document.nothing-runs]
             request = planned(Request(nodes, document=True))
         made, rows = rewrites[first:], described(request)
+        if named:
+            add_names(request, rows)
         if rounds:
             add_rounds(request.plan, rows)
         if programs:
-            _add_programs(request, rows["kernels"])
+            programs_of(request.plan, request.program.nodes)
+            add_compiled(request.plan, request.canonical.values, rows["kernels"])
         elif steps:
             _add_steps(request.plan, rows["kernels"])
         if follow:
@@ -112,23 +120,11 @@ def _compiled(request: Request, rows: Sequence[KernelRow],
             yield row, plan.kernels[row["id"]], program
 
 
-def _add_programs(request: Request, rows: Sequence[KernelRow]) -> None:
-    """Say of each kernel how it is compiled, and what it costs."""
-    for row, kernel, program in _compiled(request, rows):
-        cost = program.cost([request.canonical.values[slot] for slot in kernel.slots])
-        row.update(source=program.source or "", operations=cost.operations, bytes=cost.bytes,
-                   **_step_rows(program.steps, program.reasons))
-
-
 def _add_steps(plan: Plan, rows: Sequence[KernelRow]) -> None:
     """Say of each kernel which steps it would get."""
     for row in rows:
         kernel = plan.kernels[row["id"]]
         if kernel.task is None:
             info = Device[kernel.device].optimized(kernel.ast, False).arg
-            row.update(_step_rows(info.steps, info.reasons))
+            row.update(step_reasons(info.steps, info.reasons))
 
-
-def _step_rows(steps: Sequence[str], reasons: Sequence[str]) -> dict[str, list[str]]:
-    """The steps that were applied to a kernel, and the reason for each."""
-    return {"optimizations": list(steps), "because": list(reasons)}

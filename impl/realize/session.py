@@ -81,7 +81,8 @@ class _Capturing(threading.local):
 class Session:
     """What is kept from one run to the next, besides tensors, plans and what is known of graphs.
 
-    `viewers` are given the document of every schedule with VIZ=1; `checkers` that of every plan
+    `viewers` are given the document of every schedule with VIZ=1, and what adds to it how its
+    kernels are compiled, once they are; `checkers` that of every plan
     that is made with SPEC=1, and raise if it is wrong. With CAPTURE_PROCESS_REPLAY=1
     `schedule_recorders` are given each schedule, and `program_recorders` each plan with programs.
     `printer` gives what prints for DEBUG.
@@ -94,10 +95,11 @@ class Session:
         self.capturing = _Capturing()
         self.default = ANYWHERE  # the default device of the last time that values were asked for
         self.printer: Callable[[], Printer]  # set by the package
+        self.names: Callable[[], dict[Any, str]] = dict  # the user's, of buffers and nodes
         self.run_loop: Callable[[LoopTask, Sequence[Memory]], None]  # set by `looping`, which plans
         self.prepare_loop: Callable[[LoopInfo, Place], None]  # by it, too
         self.spans: list[Any] | None = None  # of each kernel when it ran, if somebody measures
-        self.viewers: list[Callable[[Document], None]] = []
+        self.viewers: list[Callable[[Document, Callable[[], None]], None]] = []
         self.checkers: list[Callable[[Document], None]] = []
         self.schedule_recorders: list[Callable[[Effects, Plan], None]] = []
         self.program_recorders: list[Callable[[Plan], None]] = []

@@ -8,6 +8,6 @@ the function reads are not alike, is captured for itself, up to `JIT_ENTRIES` ca
 says what each of them is guarded by.
 """
 from impl.replay.arguments import Arguments, take_apart
-from impl.replay.jit import TinyJit
+from impl.replay.jit import TinyJit, captured_functions
 
-__all__ = ["Arguments", "TinyJit", "take_apart"]
+__all__ = ["Arguments", "TinyJit", "captured_functions", "take_apart"]

@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 import types
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -59,6 +60,7 @@ class TinyJit(Generic[Parameters, Returned]):
         self.function, self.trust = function, trust
         self.name: str = getattr(function, "__name__", "") or getattr(
             plain, "__name__", type(plain).__name__)
+        _made.add(self)
         self.disturbed = False  # whether a capture failed because other threads worked
         self.cache_clear()
 
@@ -357,6 +359,15 @@ class TinyJit(Generic[Parameters, Returned]):
         for why, count in Counter(self.full).most_common(5):
             lines.append(f"  no room for another capture, {count} times: {why}")
         return "\n".join(lines)
+
+
+#: All captured functions that are alive.
+_made: weakref.WeakSet[TinyJit[..., Any]] = weakref.WeakSet()
+
+
+def captured_functions() -> list[TinyJit[..., Any]]:
+    """All captured functions that were called, by their names."""
+    return sorted((each for each in list(_made) if each.calls), key=lambda each: each.name)
 
 
 def captured_function(value: Any) -> Any:

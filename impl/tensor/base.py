@@ -5,6 +5,8 @@ gives this one another node. Nothing is computed before somebody asks for values
 """
 from __future__ import annotations
 
+import os
+import pathlib
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
@@ -396,6 +398,16 @@ class TensorBase(metaclass=Named):
         collective what every device sends and receives.
         """
         return self.runtime.document([self, *others], rounds=rounds)
+
+    def report(self, path: str | os.PathLike[str], *others: Self) -> pathlib.Path:
+        """Write a page that shows the schedule of this tensor and the others: what runs, why it is
+        cut and joined like this, memory, source, and what it would be without fusion. Buffers
+        have the names of the user's variables. It is one file, to be opened in a browser.
+
+        Returns:
+            The path.
+        """
+        return self.runtime.report([self, *others], path)
 
     def explain(self, *others: Self) -> str:
         """The schedule in sentences: kernels, fusions, boundaries with their reasons, memory."""

@@ -1,7 +1,9 @@
 """What a tensor asks of higher chapters. Chapter: spec/tensor.md."""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,6 +68,9 @@ class Runtime(Protocol):
     def document(self, tensors: list[Any], programs: bool = False,
                  rounds: bool = False) -> dict[str, Any]:
         """The schedule as a document."""
+
+    def report(self, tensors: list[Any], path: str | os.PathLike[str]) -> Path:
+        """Write a page that shows the schedule."""
 
     def explain(self, tensors: list[Any]) -> str:
         """Why the schedule is as it is, for a person."""
