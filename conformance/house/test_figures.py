@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from conformance.chapters.export.browser import CHROMIUM, in_chromium
+from conformance.chapters.export.devtools import Browser, opened, served
 from conformance.trace import ROOT
 from impl import Context
 
@@ -124,6 +125,22 @@ USES: dict[str, tuple[str, Any]] = {
               "busiest device. All devices have all sums."
               for name, rounds, parts, most in (("naive", 4, 24, 12), ("ring", 6, 24, 6),
                                                 ("tree", 4, 24, 8), ("all-to-all", 4, 24, 6))]),
+    "cache": ("""async ({page, view, key}) => {
+        const said = page.querySelector(".live-said"), found = [];
+        const tile = page.querySelector(".live-cache [role=button]");
+        key(tile, "ArrowRight"); key(tile, "ArrowDown");
+        found.push(tile.getAttribute("aria-label"), said.textContent.split(".")[0]);
+        const [run] = page.querySelectorAll("button"), selects = page.querySelectorAll("select");
+        const sums = JSON.parse(page.querySelector("script[type='application/json']").textContent);
+        for (const size of [1, 4, 8, 16]) {
+          for (const select of selects) {
+            select.value = size;
+            select.dispatchEvent(new view.Event("change")); }
+          run.click();
+          found.push(said.textContent.includes(`: ${sums.fetched[`${size} ${size}`]} lines`)); }
+        return found; }""",
+              ["Tile at row 4, column 4. Arrow keys move it.",
+               "This tile: 31 lines fetched, for 192 accesses", True, True, True, True]),
     "rewrite": ("""async ({page}) => {
         const next = [...page.querySelectorAll("button")].at(-1), names = [];
         const say = () => names.push(page.querySelector(".live-said b").textContent);
@@ -207,16 +224,89 @@ def test_scripts_load_what_lies_beside_them(live: Any) -> None:
             assert (script.parent / address).exists(), (script, address)
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
-def test_figures_are_used_with_keys_at_two_widths(live: Any, tmp_path: Path) -> None:
-    shutil.copytree(ASSETS, tmp_path / "assets")
-    (tmp_path / "assets" / "digits").mkdir()
+def written(live: Any, folder: Path) -> None:
+    """The figures, each on a page of its own, with what they load."""
+    shutil.copytree(ASSETS, folder / "assets")
+    (folder / "assets" / "digits").mkdir()
     with Context(DEVICE="REFERENCE"):
         for name, content in live.digits.module_files().items():
-            (tmp_path / "assets" / "digits" / name).write_bytes(content)
+            (folder / "assets" / "digits" / name).write_bytes(content)
         for name, make in live.FIGURES.items():
             page = _PAGE % {"name": name, "figure": make().replace("asset:", "assets/")}
-            (tmp_path / f"{name}.html").write_text(page)
+            (folder / f"{name}.html").write_text(page)
+
+
+def dragged_fusion(browser: Browser) -> list[Any]:
+    """Its second boundary goes to the place of the third, where one is; then to a free one."""
+    browser.click(".live-gap", 2)  # no boundary there any more
+    browser.drag([browser.place(".live-gap", 1), browser.place(".live-gap", 2)])
+    return [browser.value(f"document.querySelectorAll('.live-gap')[{place}].ariaPressed")
+            for place in range(5)]
+
+
+def dragged_order(browser: Browser) -> list[Any]:
+    """The first kernel goes to the end."""
+    first = browser.value("document.querySelector('[data-kernel]').dataset.kernel")
+    rows = browser.value("document.querySelectorAll('[data-kernel]').length")
+    end = browser.place("[data-kernel]", rows - 1)
+    browser.drag([browser.place("[data-kernel]", 0), end], 2 * rows)
+    last = browser.value("[...document.querySelectorAll('[data-kernel]')].at(-1).dataset.kernel")
+    return [last == first, browser.value("document.querySelector('.live-said').textContent")[:23]]
+
+
+def dragged_memory(browser: Browser) -> list[Any]:
+    """The last block goes to the floor."""
+    blocks = browser.value("document.querySelectorAll('[role=slider]').length")
+    x, y = browser.place("[role=slider]", blocks - 1)
+    browser.drag([(x, y), (x, y + 600)])
+    return [browser.value(f"document.querySelectorAll('[role=slider]')[{blocks - 1}].ariaValueNow")]
+
+
+def dragged_cache(browser: Browser) -> list[Any]:
+    """The tile goes to the last corner of the product."""
+    box = browser.value("(() => { const box = document.querySelector('.live-cache')"
+                        ".getBoundingClientRect(); return [box.left, box.top, box.width, "
+                        "box.height]; })()")
+    left, top, width, height = box
+    browser.drag([(left + 0.6 * width, top + 0.6 * height), (left + width - 3, top + height - 3)])
+    return [browser.value("document.querySelector('.live-cache [role=button]').ariaLabel")[:28]]
+
+
+def dragged_digits(browser: Browser) -> list[Any]:
+    """A seven is drawn."""
+    browser.until("document.querySelector('.live-kernels li')")
+    x, y = browser.place("canvas")
+    browser.value("document.querySelector('canvas').focus()")
+    browser.key("Escape")
+    browser.drag([(x - 50, y - 60), (x + 50, y - 60), (x - 15, y + 75)], 14)
+    browser.until("document.querySelector('output').textContent.startsWith('7')")
+    return [browser.value("document.querySelector('output').textContent")[:1]]
+
+
+#: What a mouse does with a figure, and what is so afterwards.
+DRAGS: dict[str, tuple[Callable[[Browser], list[Any]], list[Any]]] = {
+    "fusion": (dragged_fusion, ["true", "false", "true", "true", "true"]),
+    "order": (dragged_order, [True, "This order gives wrong "]),
+    "memory": (dragged_memory, ["0"]),
+    "cache": (dragged_cache, ["Tile at row 12, column 12. A"]),
+    "digits": (dragged_digits, ["7"])}
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+def test_figures_are_dragged_with_a_mouse(live: Any, tmp_path: Path) -> None:
+    written(live, tmp_path)
+    with served(tmp_path) as address, opened() as browser:
+        for name, (drag, wanted) in DRAGS.items():
+            for width in (1280, 400):
+                browser.open(f"{address}/{name}.html", width)
+                browser.until("document.querySelector('[data-ready]')")
+                assert drag(browser) == wanted, (name, width)
+                assert browser.value("wrong") == [] and browser.errors == [], (name, width)
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+def test_figures_are_used_with_keys_at_two_widths(live: Any, tmp_path: Path) -> None:
+    written(live, tmp_path)
     said = in_chromium(tmp_path, _LOOK % ",\n".join(
         f"{name!r}: {use}" for name, (use, _) in USES.items()), gpu=False)
     if not said:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import digits
@@ -167,6 +168,43 @@ def ring_figure() -> str:
                 "replaces; in green is what is done.")
 
 
+# Tiles and a cache ------------------------------------------------------------------------------
+
+#: Elements in a row of each matrix, in a line of the cache, and lines in the cache.
+WIDTH, LINE_WIDTH, CACHED = 16, 4, 40
+
+
+def lines_fetched(rows: int, columns: int) -> int:
+    """The lines that all tiles of a product fetch, one tile after the other. What was used longest
+    ago goes first; C is read and written at each step along the rows of B.
+    """
+    cache: OrderedDict[tuple[str, int, int], None] = OrderedDict()
+    count = 0
+    for top, left, k, row in product(range(0, WIDTH, rows), range(0, WIDTH, columns),
+                                     range(WIDTH), range(rows)):
+        touched = [("A", top + row, k // LINE_WIDTH)]
+        for column in range(left, left + columns, min(LINE_WIDTH, columns)):
+            touched += [("B", k, column // LINE_WIDTH), ("C", top + row, column // LINE_WIDTH)]
+        for line in touched:
+            count += line not in cache
+            cache[line] = None
+            cache.move_to_end(line)
+            if len(cache) > CACHED:
+                cache.popitem(last=False)
+    return count
+
+
+def cache_figure() -> str:
+    sizes = [1, 2, 4, 8, 16]
+    data = {"n": WIDTH, "line": LINE_WIDTH, "lines": CACHED,
+            "least": 3 * WIDTH * WIDTH // LINE_WIDTH,
+            "fetched": {f"{rows} {columns}": lines_fetched(rows, columns)
+                        for rows, columns in product(sizes, sizes)}}
+    return live("cache", data, f"Matrices of {WIDTH} x {WIDTH}, and a cache of {CACHED} lines of "
+                f"{LINE_WIDTH} elements. In blue is what the cache holds, in orange what the last "
+                "tile had to fetch. Drag the tile, or move it with arrow keys.")
+
+
 # From a line to a kernel ------------------------------------------------------------------------
 
 LINE = "((a @ b) / 8).maximum(0)"
@@ -211,5 +249,6 @@ FIGURES: dict[str, Callable[[], str]] = {
     "order": order_figure,
     "memory": memory_figure,
     "ring": ring_figure,
+    "cache": cache_figure,
     "rewrite": rewrite_figure,
 }

@@ -417,8 +417,9 @@ def made(kind: type, public: str = "") -> None:
             # r[impl errors.name.keyword+2]
             self.to(placed.get("device"), None if dtype is None else as_dtype(dtype))
 
-    checked.__code__ = checked.__code__.replace(co_name=kind.__name__)  # what origins show
-    kind.__init__ = checked  # type: ignore[misc]
+    plain: Any = checked
+    plain.__code__ = plain.__code__.replace(co_name=kind.__name__)  # what origins show
+    kind.__init__ = plain  # type: ignore[misc]
 
 
 def _placed(signature: inspect.Signature,
