@@ -230,7 +230,7 @@ class QuotesAreMarkup(Edit):
 
 class ThePositionIsTheNumber(Edit):
     rule = "inspect.report.large"
-    description = "buffers of a boundary are taken for kernels"
+    description = "who waits for whom is the other way round"
     file = "impl/inspect/compact.py"
     old, new = '[at[row["before"]], at[row["after"]], word(row["kind"]),', \
         '[at[row["after"]], at[row["before"]], word(row["kind"]),'

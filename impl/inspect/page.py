@@ -135,6 +135,7 @@ td i { display: block; height: 3px; border-radius: 2px; background: var(--accent
   margin: 3px 0 0 auto; }
 ul.reasons { list-style: none; margin: 10px 0 0; padding: 0; }
 ul.reasons li { padding: 7px 0; border-top: 1px solid var(--line); }
+code { font: .85em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 ul.reasons b { font-weight: 600; white-space: nowrap; }
 tr[hidden], details[hidden] { display: none !important; }
 details { border-top: 1px solid var(--line); content-visibility: auto;
@@ -290,11 +291,13 @@ again, and that is often what takes the time. So fewer bytes moved is usually be
 <p><b>Order.</b> A kernel waits for another one for three possible reasons. It reads what the other
 wrote (<em>RAW</em>, read after write). Or it overwrites what the other still had to read
 (<em>WAR</em>, write after read). Or it overwrites what the other wrote (<em>WAW</em>). Any order
-that respects these lines gives the same results.</p>
+that respects these lines gives the same results: <code>r[ordering.any-legal.equal]</code>.</p>
 <p><b>Memory.</b> A temporary is needed from the kernel that writes it to the last kernel that
 reads it. Two temporaries that are never needed together can lie at the same address. What is
 needed at the busiest position of the order is the lower bound: nobody can do with less.</p>
 </div>
+<p class="soft">An id such as <code>r[memory.reuse.disjoint]</code> is a rule of the specification:
+what stands before the first dot is its chapter.</p>
 """
 
 #: The drawing of all kernels in order, which viewer.js fills.
@@ -329,11 +332,11 @@ placeholder="Find: a name, a buffer, a line"/>
 LEGEND = """
 <ul class="legend">
 <li><svg width="44" height="10"><path class="edge RAW" d="M0 5h44"/></svg>
-RAW: reads what was written</li>
+RAW: reads what was written <code>r[dependencies.raw.order]</code></li>
 <li><svg width="44" height="10"><path class="edge WAR" d="M0 5h44"/></svg>
-WAR: overwrites what was read</li>
+WAR: overwrites what was read <code>r[dependencies.war.order]</code></li>
 <li><svg width="44" height="10"><path class="edge WAW" d="M0 5h44"/></svg>
-WAW: overwrites what was written</li>
+WAW: overwrites what was written <code>r[dependencies.waw.order]</code></li>
 <li><svg width="44" height="10"><path class="edge data" d="M0 5h44"/></svg>
 from outside, or kept</li>
 </ul>

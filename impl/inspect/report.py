@@ -243,8 +243,9 @@ def _reasons(document: Document) -> str:
     together = [(f"kernel {row['kernel']}", row["reason"].removeprefix("fused: "))
                 for row in document.get("fusions", [])]
     notes = [("", note) for note in document.get("notes", [])]
-    parts = [_reason_list("Values that go through memory from one kernel to another:", apart),
-             _reason_list("Operations that share a kernel:", together),
+    parts = [_reason_list("Values that go through memory from one kernel to another "
+                          "(r[fusion.boundary.reason]):", apart),
+             _reason_list("Operations that share a kernel (r[fusion.group.legal]):", together),
              _reason_list("Notes:", notes)]
     return "".join(parts) or tag("p", "There was nothing to decide.", class_="soft")
 
@@ -302,8 +303,8 @@ def _memory(document: Document) -> str:
         return bars + tag("p", "Each block in the drawing of the order is a temporary: as wide as "
                           "its life, as high as its size, at its address.", class_="soft")
     text = tag("p", "Each block is a temporary: as wide as its life, as high as its size, "
-               "at its address. The dashed line is the lower bound.",
-               class_="soft")
+               "at its address. Two that are needed together do not overlap "
+               "(r[memory.reuse.disjoint]). The dashed line is the lower bound.", class_="soft")
     return (bars + text
             + tag("div", memory_chart(document), class_="wide"))
 

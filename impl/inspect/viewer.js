@@ -7,6 +7,7 @@ const data = JSON.parse(holder.textContent), {words, kernels} = data, count = ke
 const view = document.getElementById('track'), pen = view.getContext('2d');
 const word = (number) => words[number], buffer = (number) => word(data.buffers[number][0]);
 const named = (at) => `${kernels.id[at]} ${word(kernels.name[at])}`;
+const RULES = {RAW: 'dependencies.raw.order', WAR: 'dependencies.war.order', WAW: 'dependencies.waw.order'};
 const KINDS = {RAW: ['reads what it wrote', 'reads what this one writes'],
                WAR: ['overwrites what it reads', 'overwrites what this one reads'],
                WAW: ['overwrites what it writes', 'overwrites what this one writes']};
@@ -344,7 +345,7 @@ function tell(at) {
   if (kernels.operations[at]) facts.push(`${kernels.operations[at].toLocaleString('en')} operations`);
   if (kernels.seconds[at]) facts.push(`${timeText(1e6 * kernels.seconds[at])} measured`);
   const waits = (map, end, which) => (map.get(at) ?? []).map((wait) => made('li', {}, link(wait[end]),
-    `: ${KINDS[word(wait[2])][which]} (${word(wait[2])}${wait[3] < 0 ? '' : `, ${buffer(wait[3])}`})`));
+    `: ${KINDS[word(wait[2])][which]} (${word(wait[2])}${wait[3] < 0 ? '' : `, ${buffer(wait[3])}`}; r[${RULES[word(wait[2])]}])`));
   const source = word(kernels.source[at]);
   panel.replaceChildren(
     made('h3', {}, `Kernel ${named(at)}`),

@@ -24,7 +24,7 @@ from typing import Any
 
 from conformance.chapters.export.browser import CHROMIUM, FLAGS
 
-SECONDS = 60.0
+SECONDS = 120.0
 #: Puts two descriptors where Chromium looks for them, and becomes it.
 _AT_3_AND_4 = """import fcntl, os, sys
 read, write = (fcntl.fcntl(int(each), fcntl.F_DUPFD, 10) for each in sys.argv[1:3])

@@ -93,7 +93,7 @@ figures("fusion", (body, data) => {
       const forced = !is && groups.some(([, last]) => last === at);
       gaps[at].textContent = is ? "your boundary" : forced ? "still a boundary" : "together";
       gaps[at].setAttribute("aria-pressed", is);
-      gaps[at].setAttribute("aria-label", `Boundary between ${data.lines[at].makes} and ` +
+      gaps[at].setAttribute("aria-label", `${gaps[at].textContent}, between ${data.lines[at].makes} and ` +
         `${data.lines[at + 1].makes}${forced ? ": the scheduler keeps them apart" : ""}`);
       gaps[at].classList.toggle("forced", forced);
     });

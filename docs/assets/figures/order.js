@@ -46,7 +46,7 @@ figures("order", (body, data) => {
   function handle({id, label}, at, wrong) {
     return button(`${id} ${label}`, () => {}, {
       "data-kernel": id, class: wrong ? "wrong" : "",
-      "aria-label": `kernel ${id}, ${label}, at position ${at}${wrong ? ", too early or too late" : ""}. ` +
+      "aria-label": `${id} ${label}, a kernel at position ${at}${wrong ? ", too early or too late" : ""}. ` +
         "Arrow keys move it.",
       onkeydown: (event) => {
         const step = {ArrowUp: -1, ArrowDown: 1}[event.key];
