@@ -30,7 +30,7 @@ from impl.replay.recording import Captured, Recording
 from impl.replay.results import buffer_and_shape, mapped
 from impl.replay.states import Change, Owner, Source, Still, own_memory
 from impl.tensor import Tensor
-from impl.tensor.parameters import is_held, parameters, realize_unasked
+from impl.tensor.parameters import is_held, needs_gradient, parameters, realize_unasked
 from impl.tensor.random import generator
 
 
@@ -190,7 +190,8 @@ class Capture:
         before = [(h, node) for h, node in self.before
                   if node.op is Ops.BUFFER and id(h) not in self.aside]
         history = Expressions(self.name, leaves, [node for _, node in before],
-                          {node for h, node in before if h._parameter}, current)
+                          {node for h, node in before if h._parameter is not None
+                           and needs_gradient(node)}, current)  # frozen ones may thaw
         made = {buffer for run in self.runs for buffer in run.outputs}
         # What is not replayed keeps all that it computes by, as outside of a capture.
         told = new | ({id(t) for t, _ in expressions} if self.reasons else set())

@@ -156,7 +156,7 @@ def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
         stand_in.grad = tensor.grad
         if tensor._parameter is not None:  # r[impl replay.arguments.form]: also if it is not wanted
             stand_in.requires_grad = tensor._parameter
-        elif leaf.late is not None or depends:
+        if not tensor._parameter and (leaf.late is not None or depends):
             # r[impl replay.arguments.depending]: it may be what a parameter is, under another name
             note_late(stand_in.uop, (expression_of, depends, leaf))
             if depends:

@@ -166,14 +166,15 @@ def _leads_to(node: UOp, found: Callable[[UOp], bool]) -> bool:
 
 
 def dependence(tensor: Any) -> str:
-    """What a program can find out of the gradients of a tensor for which none was asked."""
-    if tensor._parameter is not None or not is_dependent(tensor.uop) \
+    """What a program can find out of the gradients of a tensor that requires none itself."""
+    if tensor._parameter or not is_dependent(tensor.uop) \
             or not needs_gradient(tensor.uop):
         return ""
     return DEPENDS if wants_gradient(tensor.uop) else FROZEN
 
 
-#: Of a tensor that is no parameter, but was computed from one; or from what was one.
+#: Of a tensor that is no parameter, but was computed from one; or is, or was computed from, what
+#: was one.
 DEPENDS, FROZEN = "depends on a parameter", "depends on a frozen parameter"
 
 

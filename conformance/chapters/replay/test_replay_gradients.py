@@ -533,6 +533,38 @@ def test_a_body_that_asks_what_requires_a_gradient(computed: bool, outside: bool
 
 
 @verifies("replay.gradient.eager")
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("way", ["frozen", "result", "other"])
+def test_what_was_computed_of_something_frozen(given: bool, way: str) -> None:
+    """It requires a gradient when that does again, and gives it; other frozen tensors have none."""
+    def found(function: Callable[[Any], Any]) -> list[Any]:
+        w, one = Tensor([2.0]).realize().requires_grad_(), Tensor([3.0]).realize()
+        other, told = Tensor([5.0]).realize().requires_grad_(False), list[Any]()
+        held = [w]
+        step = function((lambda x, p: x * p + 1) if given else (lambda x: x * held[0] + 1))
+        for number in range(13):
+            w.requires_grad_(way == "frozen" and number // 4 % 2 == 0)
+            if way == "result":
+                w.requires_grad_(True)
+                held[0] = (w * 2).realize().requires_grad_(False)
+            elif way == "other":
+                held[0] = w if number >= 8 else other
+            y = step(one, held[0]) if given else step(one)
+            before = y.requires_grad
+            w.requires_grad_(True)
+            w.grad = None
+            if y.requires_grad:
+                y.sum().backward()
+            told.append((y.tolist(), before, y.requires_grad,
+                         None if w.grad is None else w.grad.tolist()))
+        return told
+
+    step: list[Any] = []
+    assert found(lambda body: step.append(TinyJit(body)) or step[0]) == found(lambda body: body)
+    assert step[0].replays >= 4 or way == "result" and not given  # each is another state
+
+
+@verifies("replay.gradient.eager")
 @pytest.mark.parametrize("change", [
     lambda w, x: w.assign(w.detach() + x), lambda w, x: w.assign(x),
     lambda w, x: w.assign(w.detach() * 2 + x).realize(), lambda w, x: w.__setitem__(0, x[0])])
