@@ -263,12 +263,21 @@ class TinyJit(Generic[Parameters, Returned]):
         if reads.reasons:
             return self._trace(args, kwargs)  # r[impl following.traced.reason]
         call = StandIns(args, kwargs, given, reads)
+        if call.shared and reads.written:  # where the body may run again, it would write again
+            self.reasons.update(dict.fromkeys(reads.written.values()))
+            return self._trace(args, kwargs)
         capture = Capture(self.name, self.function, call.arguments, call.originals, call.kept,
                           reads, self.trust)
         gradients = [(h, h.grad, h._parameter) for h, _ in capture.before] if call.shared \
             else []
         self.attempts += 1
-        result, recording = self._recorded(call, capture)
+        try:
+            result, recording = self._recorded(call, capture)
+        except BaseException as error:
+            if not call.shared or not isinstance(error, Exception) or lock.disturbed:
+                call.write_through()  # r[impl replay.failure.done+2]
+                raise
+            result = recording = None  # it will raise again, and has then done what it does
         self.reasons.update(dict.fromkeys(capture.reasons))
         if lock.disturbed:
             call.write_through()
@@ -291,12 +300,11 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def _recorded(self, call: StandIns, capture: Capture) -> tuple[Any, Recording | None]:
         """Call the function; its result, and the recording if one can be made."""
-        reads, recording, returned = capture.reads, None, False
+        reads, recording = capture.reads, None
         try:
             with handlers_noted(), session.capturing.observed(capture):
                 with watching() as capture.comparisons:
                     result = self.function(*call.args, **call.kwargs)
-                returned = True
                 try:
                     capture.check_containers((call.args, call.kwargs))
                     if self.trust:  # what the body itself has changed is not looked at
@@ -310,8 +318,6 @@ class TinyJit(Generic[Parameters, Returned]):
             capture.end()
             call.write_back()
             call.leave(reads)
-            if not returned:  # r[impl replay.failure.done+2]
-                call.write_through()
         return result, recording
 
     def _keep(self, recording: Recording) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -121,6 +123,38 @@ def test_an_argument_that_is_a_view() -> None:
     before = view.tolist()[0]
     if not refused_or(step, view):
         assert whole.tolist() == [0, before + 1, before + 1, 0]
+
+
+@verifies("replay.guard.state", observe="replay")
+@verifies("replay.failure.done+2", observe="replay")
+@pytest.mark.parametrize("raising", [(), (1,), (1, 2)])
+@pytest.mark.parametrize("counts", [False, True])
+def test_views_of_one_tensor_that_are_written(raising: tuple[int, ...], counts: bool) -> None:
+    """The body runs again on the arguments themselves: but it does nothing twice, and what it has
+    done when it raises is done.
+    """
+    def program(captured: Callable[..., Any]) -> list[Any]:
+        whole, calls = Tensor(np.array([1, 2, 3, 4], np.float32)).realize(), SimpleNamespace(n=0)
+        fails = SimpleNamespace(now=False)
+
+        def body(a: Tensor, b: Tensor) -> Tensor:
+            if counts:
+                calls.n += 1
+            a[0] = 7.0
+            b[1] = b[1] * 2
+            if fails.now:
+                raise ValueError
+            return a.sum() + b.sum()
+
+        step, a, b, found = captured(body), whole[0:3], whole[0:3], []
+        for number in range(6):
+            fails.now = number in raising
+            with pytest.raises(ValueError) if fails.now else nullcontext():
+                step(a, b)
+            found.append((whole.tolist(), a.tolist(), b.tolist(), calls.n))
+        return found
+
+    assert program(TinyJit) == program(lambda function: function)
 
 
 @verifies("replay.guard.complete", observe="replay")
