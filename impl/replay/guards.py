@@ -46,7 +46,7 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
     names = [f"a{place}" for place in range(count)]
     test.line(f"{''.join(f'{name}, ' for name in names)} = arguments" if names else
               "if arguments: return None")
-    buffers: list[str] = []
+    buffers, depending = list[str](), set[str]()
     for name, path in zip(names, paths, strict=True):
         tensor = arguments.tensors.get(path)
         if tensor is None:
@@ -60,6 +60,7 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
             # r[impl replay.arguments.depending]
             described = arguments.signature[path]
             depends = "" if form(described) is described else described[-1]
+            depending.update([name] if depends else [])
             may = "" if depends else f"d and n{name}.reads & d and "
             test.add(f"{may}{{}}({name}) != {{}}", dependence, depends)
             buffers.append(name)
@@ -74,16 +75,21 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
         test.add("w is None or w.uop is not {} or {}.version != {}", leaf, leaf.arg[0], leaf.arg[1])
     test.add_places(list(reads.places.values()))
     found = [f"b{name}" for name, path in zip(names, paths, strict=True) if path in read]
-    made: Hold = test.made(f"[{', '.join(found)}], {_standing(test, history, paths, names)}")
+    stood = _standing(test, history, paths, names, depending)
+    made: Hold = test.made(f"[{', '.join(found)}], {stood}")
     return made
 
 
-def _standing(test: Test, history: Expressions, paths: Sequence[str], names: Sequence[str]) -> str:
-    """The words for what stands in the places of expressions: see `Expressions.standing`."""
+def _standing(test: Test, history: Expressions, paths: Sequence[str], names: Sequence[str],
+              depending: Container[str]) -> str:
+    """The words for what stands in the places of expressions: see `Expressions.standing`. Of the
+    arguments, which have `names`, some are `depending` on a parameter.
+    """
     told = [names[paths.index(path)] for path in history.paths]
     weak = [f"{test.name(weakref.ref)}(b{name}), v{name}, s{name}, " for name in told]
     if history.dependent:  # what lasts is held as it is
-        kept = [f"n{name}, 0, (), " if lasts else seen
+        kept = [f"n{name}, 0, (), " if lasts else seen if name not in depending
+                else f"*{test.name(history.kept)}(n{name}, n{name}, True, False), "
                 for name, seen, lasts in zip(told, weak, history.lasting[0], strict=True)]
         return f"1, ({''.join(kept)})"
     bits = " | ".join(f"n{name}.reads" for name in told) or "0"

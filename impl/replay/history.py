@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from impl.effects import Buffer
 from impl.errors import GraphError
 from impl.gradient import below, expression_of, leading_to, sources_of
-from impl.gradient.custom import Ruled, lost, with_gradient
+from impl.gradient.custom import Custom, Ruled, lost, with_gradient
 from impl.gradient.nodes import shown_value
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, Shape, UOp, note_late, toposort
@@ -28,6 +28,7 @@ from impl.tensor.parameters import (
     memory_of,
     needs_gradient,
     note_dependent,
+    parameters_of,
     slope_sources,
 )
 from impl.tensor.random import generator
@@ -230,7 +231,7 @@ class Expressions:
                    for leaf, buffer, version in states) \
             or any(root is not leaf and needs_gradient(root) for root, leaf in given)
         found = [[each for (root, leaf), lasts in zip(given, self.lasting[0], strict=True)
-                  for each in _kept(root, leaf, held and lasts)],
+                  for each in self.kept(root, leaf, held, lasts)],
                  [each for number, (_, buffer, version) in enumerate(states)
                   for each in self.of_state(number, buffer, version, held)],
                  self.drawn(begun, start)]
@@ -238,10 +239,41 @@ class Expressions:
 
     def of_state(self, number: int, buffer: Buffer, version: int, held: bool) -> Stood:
         """What stands in the place of a leaf from outside, by its number."""
-        leaf = self.states[number]
-        if held and self.lasting[1][number]:
-            return _seen(leaf, buffer, version), 0, ()
-        return weakref.ref(buffer), version, leaf.arg[2]
+        if not held:
+            return weakref.ref(buffer), version, self.states[number].arg[2]
+        leaf = _seen(self.states[number], buffer, version)
+        return self.kept(leaf, leaf, held, self.lasting[1][number])
+
+    def kept(self, root: UOp, leaf: UOp, held: bool, lasts: bool) -> Stood:
+        """What is kept of what stood in a place: the node; or what tells on which parameters it
+        depended; or no more than where it was.
+        """
+        if held and lasts:
+            return root, 0, ()
+        buffer, version, shape = leaf.arg
+        if root is not leaf:
+            if not any(node.late is not None for node in toposort((root,))):
+                return root, 0, ()
+            buffer.told = version  # but by an expression that would keep all calls before
+        if held and (is_held(leaf) if root is leaf else needs_gradient(root)):
+            return self.overwritten(root, leaf), 0, ()
+        return weakref.ref(buffer), version, shape
+
+    def overwritten(self, root: UOp, leaf: UOp) -> UOp:
+        """What stands for a value that a replay overwrites, and nobody can tell again: a gradient
+        with respect to a parameter that it depended on is an error.
+        """
+        # r[impl replay.gradient.eager]
+        def pull(gradient: UOp) -> list[UOp | None]:
+            raise GraphError(
+                "gradient", f"its way leads through a value that the captured function {self.name} "
+                "has overwritten", "take the gradient inside of the captured function, or give it, "
+                "and keep in it, what is .detach()ed")
+        buffer, _, shape = leaf.arg
+        gone = buffer.alike()
+        form = gone.leaf(shape)
+        gone.version += 1  # whoever reads it is told that it was overwritten
+        return with_gradient(form, Custom(tuple(parameters_of(root)), pull))
 
     def drawn(self, begun: int, start: int) -> Stood:
         """What stands in the places of random numbers, in a call that starts there."""
@@ -274,18 +306,6 @@ class _Inputs:
 def _seen(like: UOp, buffer: Buffer, version: int) -> UOp:
     """The leaf of a buffer that is seen as another one is."""
     return UOp(Ops.BUFFER, like.dtype, (), (buffer, version, like.arg[2]))
-
-
-def _kept(root: UOp, leaf: UOp, strong: bool) -> Stood:
-    """What is kept of what stood in a place: the node, or no more than where it was."""
-    if strong:
-        return root, 0, ()
-    buffer, version, shape = leaf.arg
-    if root is not leaf:
-        if not any(node.late is not None for node in toposort((root,))):
-            return root, 0, ()
-        buffer.told = version  # but by an expression that would keep all calls before
-    return weakref.ref(buffer), version, shape
 
 
 def _is_draw(node: UOp) -> bool:

@@ -121,7 +121,8 @@ class Settled(realize.LaunchedCall):
         self.seen = [leaf.arg[0] for leaf in recording.history.states]
         self.stood = list(standing.parts[1])
         new = {buffer for buffer, _ in self.moved}
-        self.elsewhere = [number for number, buffer in enumerate(self.seen) if buffer in new]
+        self.elsewhere = [number for number, buffer in enumerate(self.seen) if buffer in new
+                          or isinstance(self.stood[3 * number], UOp)]  # it tells of that call
 
     def _note_moved(self) -> None:
         """Note where the states are that lie elsewhere now, and what no argument may be."""

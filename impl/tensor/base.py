@@ -372,7 +372,7 @@ class TensorBase(metaclass=Named):
         assert node is not None
         dependent_bits[0] |= leaf.reads
         shown = nodes.shown_value(node)
-        if leaf.op is Ops.BUFFER and leaf.late is None \
+        if leaf.op is Ops.BUFFER and leaf.late is None and in_memory(node) is leaf \
                 and in_memory(shown) is not (leaf if shown is not node else None):
             needed = needs_gradient(node)
             if needed or mode.keeping:

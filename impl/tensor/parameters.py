@@ -4,7 +4,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -124,10 +124,16 @@ def is_held(leaf: UOp) -> bool:
 
 def slope_sources(node: UOp) -> tuple[UOp, ...]:
     """The sources through which a value may depend on a parameter, as one says of a result that it
-    requires a gradient: also where the gradient is 0, but not through what is detached, or counts.
+    requires a gradient: also where the gradient is 0, but not through what is detached, or counts,
+    nor through what a tensor held before all of it was assigned to, if that is no parameter.
     """
     if node.dtype.kind != "f" or node.op is Ops.DETACH and node.tag is None:
         return ()
+    if node.op is Ops.AFTER:
+        base, store = node.src
+        leaf = memory_of(base)
+        if store.src[0] is base and (leaf is None or leaf.arg[0] not in _wanted):
+            return store.src[1:]
     return sources_of(node)
 
 
@@ -137,17 +143,22 @@ def needs_gradient(node: UOp) -> bool:
 
     `is_dependent` answers at once, and yes too often: it knows buffers by 192 bits.
     """
-    return _leads_to(node, lambda leaf: is_held(leaf) or leaf.arg[0] in _wanted)
+    return any(is_held(leaf) or leaf.arg[0] in _wanted for leaf in _reached(node))
 
 
 def wants_gradient(node: UOp) -> bool:
     """Whether a value depends on a tensor that requires a gradient now."""
     # r[impl tensor.parameter.frozen]
-    return _leads_to(node, lambda leaf: leaf.arg[0] in _wanted and leaf.arg[0] not in _frozen)
+    return any(leaf.arg[0] in _wanted and leaf.arg[0] not in _frozen for leaf in _reached(node))
 
 
-def _leads_to(node: UOp, found: Callable[[UOp], bool]) -> bool:
-    """Whether a leaf of a kind is among those that gradients reach from here."""
+def parameters_of(node: UOp) -> list[UOp]:
+    """The leaves of tensors that require a gradient, or did, and that a value depends on."""
+    return [leaf for leaf in _reached(node) if leaf.arg[0] in _wanted]
+
+
+def _reached(node: UOp) -> Iterator[UOp]:
+    """The leaves that gradients may reach from here, nearest last."""
     seen, stack = set[UOp](), [node] if node.dtype.kind == "f" else []
     while stack:
         each = stack.pop()
@@ -156,13 +167,12 @@ def _leads_to(node: UOp, found: Callable[[UOp], bool]) -> bool:
         seen.add(each)
         if each.op is not Ops.BUFFER:
             stack += slope_sources(each)
-        elif found(each):
-            return True
-        elif is_held(each):
+            continue
+        yield each
+        if is_held(each):
             stack.append(nodes.expression_of(each))
         elif each.late is None:
             stack.append(nodes.kept_expression(each))
-    return False
 
 
 def dependence(tensor: Any) -> str:

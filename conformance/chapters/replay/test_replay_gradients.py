@@ -565,6 +565,48 @@ def test_what_was_computed_of_something_frozen(given: bool, way: str) -> None:
 
 
 @verifies("replay.gradient.eager")
+@pytest.mark.parametrize("computed", [False, True])
+def test_an_argument_that_is_given_another_value(computed: bool) -> None:
+    """What it was computed from before is forgotten."""
+    w, s = Tensor([2.0, 3.0]).realize().requires_grad_(), Tensor([5.0, 6.0]).realize()
+    step = TinyJit(lambda x: x.assign(s * 2))
+    for _ in range(5):
+        x, w.grad = w * 2, None
+        if computed:
+            x.realize()
+        step(x)
+        assert not x.realize().requires_grad
+        (x + w).sum().backward()
+        assert w.grad is not None and w.grad.tolist() == [1.0, 1.0]
+    assert step.replays == 3
+
+
+@verifies("replay.gradient.eager")
+@pytest.mark.parametrize("dependent", [(), (0,), (2,), (5,), (3, 6)])
+@pytest.mark.parametrize("given", [False, True])
+def test_a_state_that_depends_on_a_parameter(dependent: tuple[int, ...], given: bool) -> None:
+    """What was in it before is overwritten: a gradient through that is an error, and never less."""
+    def found(function: Callable[[Any], Any]) -> tuple[list[Any], Any]:
+        w, one = Tensor([2.0, 3.0]).realize().requires_grad_(), Tensor([1.0, 1.0]).realize()
+        state, told = Tensor([1.0, 1.0]).realize(), list[Any]()
+        step = function((lambda x, s: s.assign(s * 2 + x)) if given
+                        else (lambda x: state.assign(state * 2 + x)))
+        for number in range(8):
+            x = w * 2 if number in dependent else one
+            step(x, state) if given else step(x)
+            told.append((state.tolist(), state.requires_grad))
+        try:
+            (state * 3 + w).sum().backward()
+        except GraphError:
+            return told, None
+        return told, w.grad.tolist()  # type: ignore[union-attr]
+
+    (eager, gradient), (captured, same) = found(lambda body: body), found(TinyJit)
+    assert captured == eager and gradient is not None
+    assert same in ((gradient,) if not dependent else (gradient, None))
+
+
+@verifies("replay.gradient.eager")
 @pytest.mark.parametrize("change", [
     lambda w, x: w.assign(w.detach() + x), lambda w, x: w.assign(x),
     lambda w, x: w.assign(w.detach() * 2 + x).realize(), lambda w, x: w.__setitem__(0, x[0])])
