@@ -64,7 +64,7 @@ class StandIns:
         for tensor, gradient in zip(self.tensors, self.gradients, strict=True):
             stand_in = self.of[id(tensor)]
             if stand_in.uop not in started:  # the function assigned to it
-                tensor.uop, tensor._history = stand_in.uop, stand_in._history
+                tensor.uop = stand_in.uop
             if stand_in.grad is not gradient:
                 tensor.grad = stand_in.grad
             if stand_in._parameter and not tensor._parameter:  # its memory is that of a variable
