@@ -78,6 +78,11 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def times(count: int) -> str:
+    """How often something is done, in words."""
+    return f"{count} time" + "s" * (count != 1)
+
+
 def published(module: ModuleType) -> ModuleType:
     """A part of the implementation as it is without the reader's code."""
     assert module.__file__ is not None

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from conformance.learn.lesson import Counterexample, Lesson, raised
+from conformance.learn.lesson import Counterexample, Lesson, raised, times
 
 WAIT = "lowering.wait.lanes"
 LANES = 4
@@ -257,7 +257,7 @@ def _judged(module: ModuleType, items: tuple[Item, ...]) -> Counterexample | Non
     waits, ours = (sum(waits for *_, waits in each) for each in (
         steps, _passed(items, placed(items, Touched())[0])))
     if waits > ours:
-        return Counterexample(WAIT, f"lanes wait {waits} times, and {ours} times would do"
+        return Counterexample(WAIT, f"lanes wait {times(waits)}, and {times(ours)} would do"
                               + (" (loops have three turns here)" if len(steps) > _count(items)
                                  else ""), picture)
     return None
@@ -334,7 +334,8 @@ BARRIERS = Lesson(
 What lanes store and load of memory that all of them see, by name:
     Touched(stored, loaded)      two frozensets; a | b is both of them
 A stage is a Touched: each lane does its share of it. A loop that all lanes run is
-    Again(items)                 its items, a tuple of stages and loops, run again and again""",
+    Again(items)                 its items, a tuple of stages and loops, run again and again,
+                                 at least once""",
     heads='''\
 from conformance.learn.lesson_barriers import Again, Touched
 
@@ -347,7 +348,8 @@ def must_wait(open, stage):
 def barriers(items):
     """A list with an entry for each item: whether lanes wait before a stage; for a loop, a list.
 
-    Lanes wait wherever one could be in the way of another, and no more often than needed.
+    Lanes wait wherever one could be in the way of another, and no more often than needed: that is
+    counted with three turns of each loop.
     """
     raise NotImplementedError
 ''',

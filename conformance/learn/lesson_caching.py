@@ -172,6 +172,7 @@ DIFFERENT: tuple[tuple[str, Make, Make], ...] = (
     (PROGRAM, lambda x, y: _two(x, y, 0, 1), lambda x, y: _two(x, y, 1, 0)),
     (PROGRAM, lambda x, y: _two(x, y, 0), lambda x, y: _two(x, y, 0, 1)),
     (PROGRAM, lambda x, y: _chained(x, 1), lambda x, y: _chained(x, 0, 1)),
+    (PROGRAM, lambda x, y: _chained(x, 0, 1), lambda x, y: _chained(x, 1, 0)),
     (HELD, lambda x, y: Program((op("add", leaf(x), leaf(y)),)),
      lambda x, y: Program((op("add", leaf(x), leaf(y)),), (x,))),
     (HELD, lambda x, y: Program((op("add", leaf(x), leaf(y)),), (x,)),

@@ -408,10 +408,18 @@ def _hunted(module: ModuleType, number: int) -> Iterator[Counterexample]:
         yield Counterexample("raised", wrong, shown)
     elif right and not broken(adapter, found):
         yield Counterexample(LAW, f"you find a fault in {name}, and there is none: the program has "
-                             "the right values there", told(found))
+                             "the right values there",
+                             f"{told(found)}\n\n{_values(adapter, found)}")
     elif not right and not broken(Changed(fault.change), found):
         yield Counterexample(fault.rule, "the program that you answer has the right values, though "
                              f"it was run by a runtime in which {fault.what}", told(found))
+
+
+def _values(adapter: Any, statements: Statements) -> str:
+    """What a right runtime shows: the first values that are observed."""
+    lines = [f"{each.name} is {each.array().tolist()!s:.70}, and that is right"
+             for each in observed(adapter, statements)]
+    return "\n".join(lines[:8] + ["..."] * (len(lines) > 8))
 
 
 PARTS: dict[str, Callable[[ModuleType], Iterator[Counterexample]]] = {
@@ -505,7 +513,7 @@ def hunt(run):
     """A program on which a runtime is wrong; None if none is found.
 
     run(statements) is [(name, [number, ...]), ...] for all that is observed, in order; None if the
-    runtime ended with an error.
+    runtime ended with an error, which is wrong, too. You may run 200 programs.
     """
     raise NotImplementedError
 ''',

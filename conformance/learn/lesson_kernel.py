@@ -13,12 +13,20 @@ and all results, and compared with the best of all tiles that fit the registers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson, first_of_each, is_whole, raised
+from conformance.learn.lesson import (
+    Counterexample,
+    Lesson,
+    first_of_each,
+    is_whole,
+    published,
+    raised,
+)
 
 ITEMSIZE = 4  # bytes of an element: float32
 #: A tile may take so many halves of what the best one takes.
@@ -149,18 +157,25 @@ def picture(product: Product, tile: Any) -> str:
     return "\n".join(lines)
 
 
-def score(module: ModuleType) -> Iterator[str]:
-    """How much more than the least that it could take a product takes."""
-    ratios = []
+def _excess(choose: Callable[..., Any], limits_of: Callable[..., Any]) -> list[float]:
+    """How much more than the least that it could take each product takes, in percent."""
+    found = []
     for product in products():
-        limits = module.DeviceLimits(vector_bytes=product.elements * ITEMSIZE,
-                                     vector_registers=product.registers)
-        tile = module.choose_tile(limits, ITEMSIZE, product.rows, product.columns)
-        ratios.append(work(product, tile.rows, tile.vectors, tile.width).total
-                      / best(product)[0].total)
-    yield (f"in {len(ratios)} products your tiles multiply and load "
-           f"{100 * sum(ratios) / len(ratios) - 100:.1f} % more vectors on average than the best "
-           f"that fit, and {100 * max(ratios) - 100:.1f} % at most")
+        limits = limits_of(vector_bytes=product.elements * ITEMSIZE,
+                           vector_registers=product.registers)
+        tile = choose(limits, ITEMSIZE, product.rows, product.columns)
+        taken = work(product, tile.rows, tile.vectors, tile.width).total
+        found.append(100 * taken / best(product)[0].total - 100)
+    return found
+
+
+def score(module: ModuleType) -> Iterator[str]:
+    """The reader's tiles, and ours, beside the best that fit."""
+    ours = published(import_module("impl.choosing.products"))
+    both = [_excess(each.choose_tile, module.DeviceLimits) for each in (module, ours)]
+    yield f"{f'in {len(both[0])} products':<19}{'yours':>9}{'ours':>9}"
+    for name, of in (("on average", lambda each: sum(each) / len(each)), ("at most", max)):
+        yield f"{name:<19}" + "".join(f"{of(each):>7.1f} %" for each in both)
 
 
 KERNEL = Lesson(

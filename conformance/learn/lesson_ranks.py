@@ -172,10 +172,10 @@ def _differing(module: ModuleType, whats: Sequence[str], place: int) -> Iterator
                              "numbers", shown)
         return
     most = max(whats, key=whats.count)
-    if 2 * whats.count(most) == len(whats):
+    if 2 * whats.count(most) <= len(whats):
         most = whats[place]
-        why = f"as many do the one as the other; rank {place} asks, and names those that differ " \
-            "from itself"
+        why = f"no text is that of more than half; rank {place} asks, and names those that " \
+            "differ from itself"
     else:
         why = f"most are about to do {most}"
     right = [rank for rank, what in enumerate(whats) if what != most]
@@ -187,7 +187,8 @@ def _notes() -> Iterator[tuple[list[str], int]]:
     for whats in (["sum", "sum"], ["sum", "max"], ["sum", "sum", "max"], ["max", "sum", "sum"],
                   ["sum", "max", "sum"], ["sum"] * 3, ["sum", "max", "sum", "max"],
                   ["max", "max", "sum", "sum"], ["a", "b", "b", "b", "c"],
-                  ["c", "b", "a", "b", "b"]):
+                  ["c", "b", "a", "b", "b"], ["a", "b", "c"], ["a", "a", "b", "c"],
+                  ["a", "a", "b", "b", "c"]):
         for place in range(len(whats)):
             yield whats, place
 
@@ -277,7 +278,9 @@ programs[rank] is the list of what a rank comes to, in order. Each event is
     (group, what)      all ranks of `group`, a tuple with the rank itself in it, come to it together
     ((), "hangs")      what never ends, and with nobody
 Ranks leave an event when all of its group have come to it, and are about to do the same: the same
-group and the same text. Groups that have nothing to do with each other do not wait.""",
+group and the same text. Groups that have nothing to do with each other do not wait.
+A rank waits for those of its group that have not come: they stand at an event of another group,
+hang, or have ended. Who stands at an event of the same group has come, whatever the text is.""",
     heads='''\
 def play(programs):
     """How many events each rank leaves behind: a list of numbers."""
@@ -287,8 +290,8 @@ def play(programs):
 def differing(whats, place):
     """Whom to name: the places whose text is not that of most, as a list.
 
-    If exactly half say the one and half the other, nobody knows who is wrong: then those that
-    differ from the text at `place`, which is the one that asks.
+    Most are more than half. If no text is that of more than half, nobody knows who is wrong: then
+    those that differ from the text at `place`, which is the one that asks.
     """
     raise NotImplementedError
 

@@ -483,7 +483,7 @@ A candidate is a list of steps:
     candidate.kernel      the name of the kernel that comes out: two lists may make the same one""",
     heads='''\
 def least(runners, sample, rounds):
-    """The least of `rounds` samples of each runner, as a list.
+    """The least of `rounds` samples of each runner, as a list. There may be no runner at all.
 
     Whatever is 1.5 times as slow as the best after two samples may be given up: its least so far
     is the answer then.
@@ -500,8 +500,9 @@ def search(starts, more, times, width, over):
     """The `width` fastest candidates that are found, as a list, the fastest first.
 
     more(candidate) are all legal candidates with one more step. times(candidates) compiles and
-    measures them, and answers a list of seconds; math.inf is what cannot run. over() says whether
-    time is up: no trial begins then, but that of `starts`.
+    measures them, and answers a list of seconds; math.inf is what cannot run, which is no answer
+    and does not go on. over() says whether time is up: no call of times() begins then, but that of
+    `starts`. A generation may be one call, or a call for each candidate.
     """
     raise NotImplementedError
 ''',

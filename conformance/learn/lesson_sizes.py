@@ -355,7 +355,11 @@ def multiplied(one, other):
 
 
 def most(size, intervals):
-    """A number that the size never exceeds, and no larger than its terms make it."""
+    """A number that the size never exceeds.
+
+    It may be the sum of what each term is at most, and no more. Where a variable comes several
+    times in a term, as in n*n, each may stand at another of its ends.
+    """
     raise NotImplementedError
 
 

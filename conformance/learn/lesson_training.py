@@ -294,7 +294,9 @@ What a step gets are tensors:
     weights            [w1, b1, w2, b2], of shapes (inputs, hidden), (hidden,), (hidden, classes)
                        and (classes,); all require gradients
     x, y               examples (count, inputs), and their classes (count,), whole numbers
-A tensor has + - * / @, exp(), log(), max(), sum(), mean(), relu(), backward(), .grad, assign().""",
+A tensor has + - * / @ and ==, exp(), log(), relu(); sum(1) and max(1, keepdim=True) along axis 1,
+mean() of all; reshape(-1, 1), backward(), .grad, assign(). `from impl import Tensor` has
+Tensor.arange(n), which is 0, 1, ... n - 1.""",
     heads='''\
 def pipeline(passes, given):
     """The passes as a list, each once, in an order in which each finds what it needs.

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,69 +14,24 @@ from typing import Any
 import pytest
 
 from conformance import learn
-from conformance.learn.lessons import LESSONS, Temporary, memory, picture, problems
+from conformance.learn.lessons import LESSONS
 from conformance.trace import ROOT
 
 HEAD = "from impl.memory import *\n"
-#: Each wrong planner, and what is said about it.
+#: Files that are wrong, and what is said about each. More of them are in `test_learn_memory`.
 WRONG = {
-    "every temporary lies at offset 0": ("""
+    "a plan of nothing but zeros": ("""
 def plan(spans, reuse=True):
     high = max((span.nbytes for span in spans), default=0)
     bound = lower_bound(spans)
     return MemoryPlan({span.storage: 0 for span in spans}, list(spans), max(high, bound),
                       sum(span.nbytes for span in spans), bound)
 """, "memory.reuse.disjoint: temporaries 0 and 1 are alive at position 0 and share bytes 0 to 64"),
-    "nothing is shared": ("""
-def plan(spans, reuse=True):
-    tops = [sum(s.nbytes for s in spans[:number]) for number in range(len(spans))]
-    total = sum(span.nbytes for span in spans)
-    return MemoryPlan({s.storage: top for s, top in zip(spans, tops)}, list(spans), total, total,
-                      lower_bound(spans))
-""", "memory.plan.small: 128 bytes are planned, where 64 are alive at most"),
     "nothing is written": ("""
 def plan(spans, reuse=True):
     raise NotImplementedError
 """, "your code raised NotImplementedError"),
     "it is no Python": ("def plan(", "your file raised SyntaxError"),
-    "shares where reuse is off": ("""
-_plan = plan
-def plan(spans, reuse=True):
-    return _plan(spans)
-""", "memory.off.equal: temporaries 0 and 1 share bytes, though reuse is off"),
-    "the bound forgets the last position": ("""
-def lower_bound(spans):
-    return max((sum(s.nbytes for s in spans if s.first <= t < s.last) for t in range(9)), default=0)
-""", "memory.planned.bounds: lower_bound answers 0; the most that is alive at one position is 64"),
-    "a dict is no plan": ("""
-def plan(spans, reuse=True):
-    return {span.storage: 0 for span in spans}
-""", "raised: plan answers a dict, and not a plan: MemoryPlan(offsets, lifetimes, planned"),
-    "nothing is returned": ("""
-def plan(spans, reuse=True):
-    pass
-""", "raised: plan answers a NoneType"),
-    "a bound of nothing": ("""
-def lower_bound(spans):
-    pass
-def plan(spans, reuse=True):
-    return MemoryPlan()
-""", "raised: lower_bound answers None, which is no whole number"),
-    "offsets in a list": ("""
-def plan(spans, reuse=True):
-    return MemoryPlan([0 for span in spans])
-""", "raised: the offsets of your plan are a list, and not a dict"),
-    "offsets are no numbers": ("""
-def plan(spans, reuse=True):
-    return MemoryPlan({span.storage: None for span in spans})
-""", "raised: offsets[0] of your plan is no whole number"),
-    "offsets are one byte off": ("""
-_plan = plan
-def plan(spans, reuse=True):
-    made = _plan(spans, reuse)
-    return MemoryPlan({s: offset + 1 for s, offset in made.offsets.items()}, made.lifetimes,
-                      made.planned + 1, made.unplanned, made.lower_bound)
-""", "memory.alignment.arena: temporary 0 lies at 1, which is no multiple of 64"),
 }
 
 
@@ -85,7 +39,6 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "conformance.learn", *words], text=True,
                           capture_output=True, check=False, cwd=folder,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
-
 
 
 def check(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
@@ -198,30 +151,6 @@ def test_a_solution_is_shown_when_it_is_asked_for(slug: str,
         vars(module).update((name, getattr(written, name)) for name in LESSONS[slug].functions)
     judged: Any = module
     assert [str(each) for each in LESSONS[slug].counterexamples(judged)] == []
-
-
-def test_problems_come_from_the_smallest_up() -> None:
-    sizes = [len(each) for each in islice(problems(), 100)]
-    assert sizes == sorted(sizes) and sizes[:2] == [0, 1]
-
-
-def test_a_picture_shows_who_lies_where() -> None:
-    problem = [Temporary(64, 0, 1), Temporary(128, 1, 2), Temporary(64, 2, 2)]
-    assert picture(problem, {0: 0, 1: 0, 2: 128}).splitlines() == [
-        "position        0  1  2",
-        "0 to 64         0  *  1",
-        "64 to 128       .  1  1",
-        "128 to 192      .  .  2"]
-
-
-def test_a_plan_may_not_lie_about_its_numbers() -> None:
-    def plan(spans: Any, reuse: bool = True) -> Any:
-        return SimpleNamespace(offsets={}, planned=0, unplanned=1, lower_bound=0)
-
-    module: Any = SimpleNamespace(Lifetime=lambda *given: SimpleNamespace(), plan=plan,
-                                  lower_bound=lambda spans: 0)
-    first = next(memory(module))
-    assert "the plan states lower_bound and unplanned as (0, 1), but they are (0, 0)" in str(first)
 
 
 def test_a_late_file_may_import_everything(tmp_path: Path) -> None:

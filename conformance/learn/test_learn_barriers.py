@@ -156,11 +156,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"must_wait": lambda before, after: before.stored & after.loaded},
      "raised: must_wait answers frozenset(), and not True or False"),
     ({"barriers": never}, RACE + "store of A in stage 0 and a store of it in stage 1"),
-    ({"barriers": after_each}, f"{WAIT}: lanes wait 1 times, and 0 times would do\n\n"
+    ({"barriers": after_each}, f"{WAIT}: lanes wait 1 time, and 0 times would do\n\n"
      "    barrier\n    stage 0: stores A"),
     ({"barriers": flat}, RACE + "store of A in stage 0 and a store of it in stage 1"),
     ({"barriers": between_neighbours}, RACE),
-    ({"barriers": walker(reset=False)}, f"{WAIT}: lanes wait 2 times, and 1 times would do"),
+    ({"barriers": walker(reset=False)}, f"{WAIT}: lanes wait 2 times, and 1 time would do"),
     ({"barriers": walker(keeps=False)}, RACE),
     ({"barriers": walker(0)}, RACE + "store of A in stage 0 and a store of it in stage 0"),
     ({"barriers": walker(1)}, RACE + "store of A in stage 3 and a load of it in stage 0"),

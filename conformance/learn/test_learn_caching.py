@@ -31,7 +31,7 @@ def said_of(key: Any) -> list[str]:
 
 
 def keyed(row: Any = None, exact: Any = solution.exact, leaf: Any = None, roots: bool = True,
-          held: bool = True, listed: Any = list, whole: Any = tuple) -> Any:
+          held: bool = True, listed: Any = list, whole: Any = tuple, order: Any = list) -> Any:
     """The solution, with some parts of it in another way."""
     def key(nodes: Any, asked: Any, kept: Any) -> Any:
         place: Any = {}
@@ -49,7 +49,7 @@ def keyed(row: Any = None, exact: Any = solution.exact, leaf: Any = None, roots:
                     node.op, node.dtype, node.shape, exact(node.arg), *sources))
         found: Any = whole(rows)
         if roots:
-            found = found, tuple(place[each] for each in asked)
+            found = found, tuple(order([place[each] for each in asked]))
         if held:
             found = found, tuple(sorted(slots[each] for each in kept))
         return found, listed(slots)
@@ -144,6 +144,8 @@ WRONG: list[tuple[Any, str]] = [
     (as_a_tree, f"{RENAMING}: the same program"),
     (lambda nodes, roots, held: (tuple(nodes), []), f"{STABLE}: your key contains a Node"),
     (lambda nodes, roots, held: None, "raised: your code raised TypeError"),
+    (keyed(order=sorted), f"{PROGRAM}: both programs get one key, so the second would be run by "
+     "the plan of the first\n\n    one: buffer x, neg(0), exp(1); asked for: 1, 2"),
 ]
 
 
@@ -183,4 +185,4 @@ def test_the_page_shows_what_is_printed() -> None:
         found = next(each for each in said_of(key) if said in each)
         assert "\n".join(map(str.rstrip, found.strip().splitlines())) in page
     assert len(LESSONS["caching"].hints) == 5 and "the next of five hints" in page
-    assert len(DIFFERENT) == 19 and "19 pairs" in page
+    assert len(DIFFERENT) == 20 and "20 pairs" in page

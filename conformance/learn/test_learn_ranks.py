@@ -170,6 +170,13 @@ def the_most_often_first(whats: Any, place: int) -> Any:
     return [number for number, what in enumerate(whats) if what != most]
 
 
+def more_often(whats: Any, place: int) -> Any:
+    """The text that comes most often, though it is not that of more than half."""
+    often = Counter(whats).most_common(2)
+    most = whats[place] if 2 * often[0][1] == len(whats) else often[0][0]
+    return [number for number, what in enumerate(whats) if what != most]
+
+
 def who_waits(programs: Any, positions: Any) -> Any:
     return [rank for rank in range(len(programs)) if absent(programs, positions, rank)]
 
@@ -212,11 +219,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
      "since it does so for ever; you say 1"),
     ({"play": once_round}, f"{LATE}: rank 0 comes to its end, and you say that it stays at 1"),
     ({"play": lambda programs: None}, "raised: play answers None, and not a list of 2 numbers"),
-    ({"differing": the_first_is_right}, f"{OTHER}: you name [1], and it is [0]: as many do the "),
+    ({"differing": the_first_is_right}, f"{OTHER}: you name [1], and it is [0]: no text is that "),
     ({"differing": i_am_right}, f"{OTHER}: you name [0, 1], and it is [2]: most are about to do "
      "sum"),
     ({"differing": the_rare_one}, f"{OTHER}: you name [0, 1], and it is []: most are about to do"),
-    ({"differing": the_most_often_first}, f"{OTHER}: you name [1], and it is [0]: as many do the"),
+    ({"differing": the_most_often_first}, f"{OTHER}: you name [1], and it is [0]: no text is that"),
     ({"blamed": who_waits}, f"{END}: rank 1 has ended its program, and rank 0 waits for it; you "
      "blame [0], and it is [1]"),
     ({"blamed": not_ended}, f"{LATE}: rank 1 hangs, and rank 0 waits for it; you "
@@ -224,6 +231,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"blamed": who_hangs}, f"{END}: rank 1 has ended its program, and rank 0 waits for it"),
     ({"blamed": no_circle}, f"{LATE}: all that are missing wait themselves: there is a circle"),
     ({"blamed": with_the_way}, f"{LATE}: all that are missing wait themselves: there is a circle"),
+    ({"differing": more_often}, f"{OTHER}: you name [1, 2], and it is [0, 2]: no text is that of "
+     "more than half; rank 1 asks"),
 ]
 
 

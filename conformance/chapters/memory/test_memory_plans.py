@@ -301,6 +301,14 @@ def test_nothing_is_searched_where_a_quick_plan_reaches_the_bound(
     spans = [Lifetime(i, ALIGNMENT * (1 + i % 3), i, 10_000 - i) for i in range(4_000)]
     plan = memory.plan(spans)
     assert plan.planned == plan.lower_bound
+
+
+def test_what_no_quick_plan_reaches_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cites no rule: a planner that never searches keeps all of them, if its plans are small."""
+    def searched(*_: object) -> None:
+        raise AssertionError("searched")
+
+    monkeypatch.setattr(search, "improve", searched)
     with pytest.raises(AssertionError, match="searched"):
         memory.plan(KNOT)
 
