@@ -201,9 +201,11 @@ def _tested(slug: str) -> list[str]:
     chapters = LESSONS[slug].chapters or (slug,)
     tests = sorted(path for chapter in chapters
                    for path in chapter_tests(chapter))
+    print("no counterexample on small problems. Now the tests of the chapter run, with the whole "
+          "runtime around your code; that takes a minute or more:", flush=True)
     pytest.main(["-q", "--no-header", "--no-summary", "--tb=short", "-p", "no:cacheprovider",
                  "-o", "console_output_style=classic", *map(str, tests)], plugins=[verdicts])
-    print("no counterexample on small problems; with the whole runtime around it:")
+    print("with the whole runtime around it:")
     green = verdicts.green()
     for rule in LESSONS[slug].rules:
         print(f"{'green' if rule in green else 'RED':<7}{rule}")

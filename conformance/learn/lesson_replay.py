@@ -12,7 +12,9 @@ differs that matters and the keys do, it has too much.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -283,6 +285,79 @@ def install(module: ModuleType) -> None:
     module.__dict__.update(differing=differing_keys, aliases_of=aliases_of)
 
 
+# The score ---------------------------------------------------------------------------------
+
+
+def drawn(count: int) -> Iterator[Call]:
+    """So many calls f(a, b), of which some come again in other memory or with another binding."""
+    chooser = random.Random(count)
+
+    def part(memory: int, name: str) -> Part:
+        kind = chooser.randrange(3)
+        if kind == 0:
+            shape = chooser.choice(((2,), (3,), (2, 3), (3, 2)))
+            return tensor(*shape, dtype=chooser.choice(("int32", "float32")), memory=memory)
+        if kind == 1:
+            return value(chooser.choice((1, 2, 1.0, 2.0, True, 0.0, -0.0, math.nan, None, "sum")))
+        low, high = chooser.choice(((0, 4), (0, 9), (2, 9)))
+        return variable(name, low, high, chooser.randrange(2, 5))
+
+    for number in range(count):
+        names = chooser.sample("nm", 2)
+        one, other = (part(2 * number + place, names[place]) for place in range(2))
+        same = one.kind == other.kind == "tensor" and chooser.random() < 0.5
+        yield {"args[0]": one, "args[1]": one if same else other}
+
+
+def _apart(keys: Iterable[Any]) -> int:
+    """How many of them differ."""
+    found: list[Any] = []
+    for key in keys:
+        if not any(bool(key == each) for each in found):
+            found.append(key)
+    return len(found)
+
+
+def _theirs(module: ModuleType, call: Call) -> Any:
+    """What the reader's functions make of a call."""
+    memory = {path: part.memory for path, part in call.items() if part.kind == "tensor"}
+    return [module.describe(part) for part in call.values()], module.aliases(memory)
+
+
+def _ours(call: Call) -> Any:
+    """What the implementation notes of a call with real arguments."""
+    import numpy as np
+
+    from impl import Tensor, Variable
+    from impl.replay import arguments
+
+    made: dict[int, Any] = {}
+    for part in call.values():
+        if part.kind == "tensor":
+            made[id(part)] = Tensor(np.zeros(part.shape, part.dtype))
+        elif part.kind == "variable":
+            made[id(part)] = Variable(part.name, part.low, part.high).bind(part.value)
+        else:
+            made[id(part)] = part.value
+    given = tuple(made[id(part)] for part in call.values())
+    return arguments.take_apart((given, {})).signature
+
+
+def _right(call: Call) -> Any:
+    """By definition: no memory and no binding, and numbers as texts."""
+    parts = [part._replace(memory=0, value="" if part.kind == "variable" else repr(part.value))
+             for part in call.values()]
+    return parts, call["args[0]"] is call["args[1]"]
+
+
+def score(module: ModuleType) -> Iterator[str]:
+    """How many recordings some calls take."""
+    calls = list(drawn(300))
+    yours, ours, least = (_apart(map(key, calls)) for key in (
+        lambda call: _theirs(module, call), _ours, _right))
+    yield f"300 calls: {yours} recordings with your key, {ours} with ours, at least {least}"
+
+
 HEADS = '''
 def describe(part):
     """What of one argument belongs into the key: anything that can be compared by ==."""
@@ -305,7 +380,9 @@ and, as far as it has them,
     part.shape, part.dtype, part.device, part.memory      of a tensor
     part.type, part.value                                 of a value: "int" and 3, "str" and "sum"
     part.name, part.low, part.high, part.value            of a bound variable
-    part.value                                            of an object: the object
+    part.value                                            of an object: the object. Of what it does
+                                                          nothing is known: only that very object
+                                                          is the same
 A call is replayed if its key equals that of the call that was captured: `describe` of every
 argument, and `aliases` of all tensors.""",
     heads=HEADS,
@@ -325,4 +402,4 @@ argument, and `aliases` of all tensors.""",
         "The name and the interval of a variable are in the key, as in the plan's.",
         "aliases: which paths are together in one memory. The numbers themselves are other ones in "
         "each call. Make groups of paths, and sort them."),
-    counterexamples=replay, number=19)
+    counterexamples=replay, number=19, score=score)

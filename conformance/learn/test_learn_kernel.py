@@ -62,7 +62,7 @@ def least(limits: Limits, itemsize: int, rows: int, columns: int,
     fitting = [(r, v) for r in range(1, rows + 1) for v in range(1, product.registers)
                if r < product.registers and needs(r, v) <= product.registers]
     return Tile(*min(fitting, key=lambda tile: (sign * work(
-        product, *tile, product.elements).total, -tile[1])), product.elements)
+        product, tile[0], tile[1], product.elements).total, -tile[1])), product.elements)
 
 
 def by_rows(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:

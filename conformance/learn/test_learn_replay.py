@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,15 @@ import numpy as np
 import pytest
 
 from conformance import learn
-from conformance.learn.lesson_replay import Part, apart, install, part_of, replay, together
+from conformance.learn.lesson_replay import (
+    Part,
+    apart,
+    install,
+    part_of,
+    replay,
+    score,
+    together,
+)
 from conformance.learn.solutions.replay import aliases, describe
 from conformance.trace import ROOT
 from impl import Tensor, Variable
@@ -35,6 +44,11 @@ def plainly(part: Part) -> Any:
 WRONG: dict[str, tuple[Callable[[Part], Any], str]] = {
     "nothing": (lambda part: 0, "replay.arguments.form: the key does not see the value of args[1]: "
                 "a replay gives [1, 4]"),
+    "objects by their type": (
+        lambda part: type(part.value) if part.kind == "object" else describe(part),
+        "the key does not see which object args[1] is"),
+    "all objects are one": (lambda part: 0 if part.kind == "object" else describe(part),
+                            "the key does not see which object args[1] is"),
     "no value": (without("value"), "replay.arguments.form: the key does not see the value"),
     "no type": (lambda part: (part.kind, part.value if part.kind == "value" else describe(part)),
                 "replay.arguments.form: the key does not see the type of args[1]"),
@@ -61,6 +75,19 @@ WRONG_ALIASES: dict[str, tuple[Callable[[dict[str, int]], Any], str]] = {
     "nothing": (lambda memory: 0, "replay.arguments.form: other tensors are one memory"),
     "how many": (lambda memory: len(set(memory.values())), "replay.arguments.form: other tensors"),
     "the numbers": (dict, "caching.key.renaming: the same tensors are one memory"),
+    "who is first": (lambda memory: sorted(memory)[:1], "replay.arguments.form: other tensors"),
+    "neighbours": (lambda memory: [one == other for one, other in zip(
+        memory.values(), [*memory.values()][1:], strict=False)],
+        "replay.arguments.form: other tensors are one memory"),
+    "whether any two are one": (lambda memory: len({*memory.values()}) < len(memory),
+                                "replay.arguments.form: other tensors are one memory"),
+    "in the order in which they come": (
+        lambda memory: [sorted([*memory.values()]).index(number) for number in memory.values()],
+        "caching.key.renaming: the same tensors are one memory"),
+    "pairs with the first": (
+        lambda memory: {path for path in memory if memory[path] == memory[min(memory)]},
+        "replay.arguments.form: other tensors are one memory"),
+    "nothing is returned": (lambda memory: None, "replay.arguments.form: other tensors"),
     "the order of paths": (lambda memory: (list(memory), aliases(memory)),
                            "caching.key.renaming: the same tensors are one memory"),
     "it raises": (lambda memory: memory["x"], "raised: your code raised KeyError"),
@@ -72,8 +99,78 @@ def found(describe: Any, aliases: Any) -> list[str]:
     return [str(each) for each in replay(module)]
 
 
-def test_a_right_key_is_let_pass() -> None:
-    assert found(describe, aliases) == []
+# Right, in other ways than the solution ----------------------------------------------------
+
+
+def with_bits(part: Part) -> Any:
+    """Floats by their bits; all else as a dict."""
+    if part.kind == "object":
+        return hex(id(part.value))
+    bits = struct.pack("d", part.value) if part.type == "float" else part.value
+    kept = part._replace(memory=0, value=bits if part.kind == "value" else None)
+    return [*kept._asdict().items()]
+
+
+def as_a_text(part: Part) -> str:
+    fields = {"tensor": ("shape", "dtype", "device"), "value": ("type", "value"),
+              "variable": ("name", "low", "high")}.get(part.kind)
+    return f"{part.kind} {[getattr(part, name) for name in fields] if fields else id(part.value)}"
+
+
+class Same:
+    """An object that equals itself alone."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.thing is other.thing
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def by_first_path(memory: dict[str, int]) -> Any:
+    first: dict[int, str] = {}
+    for path in sorted(memory):
+        first.setdefault(memory[path], path)
+    return {path: first[number] for path, number in memory.items()}
+
+
+def by_pairs(memory: dict[str, int]) -> Any:
+    return {frozenset((one, other)) for one in memory for other in memory
+            if memory[one] == memory[other]}
+
+
+def by_numbers(memory: dict[str, int]) -> Any:
+    numbers: dict[int, int] = {}
+    return [(path, numbers.setdefault(memory[path], len(numbers))) for path in sorted(memory)]
+
+
+@pytest.mark.parametrize("key", [
+    describe, with_bits, as_a_text,
+    lambda part: Same(part.value) if part.kind == "object" else describe(part),
+    lambda part: repr(part._replace(memory=0, value=None)) if part.kind == "variable"
+    else describe(part)])
+def test_a_right_key_is_let_pass(key: Any) -> None:
+    assert found(key, aliases) == []
+
+
+@pytest.mark.parametrize("shared", [aliases, by_first_path, by_pairs, by_numbers])
+def test_right_aliases_are_let_pass(shared: Any) -> None:
+    assert found(describe, shared) == []
+
+
+def test_the_score_is_that_of_the_page() -> None:
+    """More recordings are made with more in the key."""
+    right, much = (SimpleNamespace(describe=key, aliases=aliases) for key in (describe, tuple))
+    judged: Any = right
+    page = (ROOT / "docs" / "course" / "replay.md").read_text(encoding="utf-8")
+    assert next(score(judged)) in page
+    judged = much
+    assert next(score(judged)).startswith("300 calls: 283 recordings with your key, 208 with ours")
+
+
+# Wrong, as one writes them -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", WRONG)
