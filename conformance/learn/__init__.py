@@ -132,7 +132,7 @@ def check(slug: str, mine: Path) -> int:
         if set(progress.of(slug)["green"]) == set(lesson.rules):
             print(*lesson.score(import_module(module_name(slug))), sep="\n")
             print(*_what_now(slug, mine), sep="\n")
-    progress.write()
+    progress.write(slug)
     return 0 if set(progress.of(slug)["green"]) == set(lesson.rules) else 1
 
 
@@ -225,7 +225,7 @@ def hint(slug: str, mine: Path, every: bool = False) -> int:
     elif number < len(hints):
         print(f"{number + 1} of {len(hints)}: {hints[number]}")
         progress.of(slug)["hints"] += 1
-        progress.write()
+        progress.write(slug)
     else:
         print(f"you have read all {len(hints)} hints. Once more:\npython -m conformance.learn hint "
               f"{slug} --all{_named(slug, mine)}\nA solution:\n"
@@ -255,7 +255,7 @@ def reset(slug: str, mine: Path) -> int:
         print(f"your file is now {kept}")
     progress = Progress(mine)
     progress.known.pop(slug, None)
-    progress.write()
+    progress.write(slug)
     return start(slug, mine)
 
 

@@ -79,15 +79,27 @@ class Progress:
 
     def __init__(self, mine: Path) -> None:
         self.path = mine.resolve().parent / ".learn.json"
+        self.known = self._read()
+
+    def _read(self) -> dict[str, Any]:
         try:
-            self.known: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+            found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            self.known = {}
+            return {}
+        return found
 
     def of(self, slug: str) -> dict[str, Any]:
         """The green rules of a lesson at its last check, and how many hints were read."""
         found: dict[str, Any] = self.known.setdefault(slug, {"green": [], "hints": 0})
         return found
 
-    def write(self) -> None:
-        self.path.write_text(json.dumps(self.known, indent=1) + "\n", encoding="utf-8")
+    def write(self, slug: str) -> None:
+        """Write down one lesson. A check takes minutes: what was reached in others since it began,
+        and hints that were read, stay."""
+        now = self._read()
+        if slug in self.known:
+            mine, hints = self.of(slug), now.get(slug, {}).get("hints", 0)
+            now[slug] = {**mine, "hints": max(mine["hints"], hints)}
+        else:
+            now.pop(slug, None)
+        self.path.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")

@@ -101,6 +101,20 @@ def test_a_lesson_is_begun_hinted_at_and_begun_anew(tmp_path: Path,
     assert "memory: 0 of 6 rules green at the last check, 0 of 6 hints" in capsys.readouterr().out
 
 
+def test_what_is_reached_while_a_check_runs_stays(tmp_path: Path) -> None:
+    """Two checks at a time in one folder, and a hint that is read beside them."""
+    mine = tmp_path / "my_memory.py"
+    first, second = learn.Progress(mine), learn.Progress(mine)
+    second.of("caching").update(green=["caching.key.alias"])
+    second.write("caching")
+    assert learn.main(["hint", "memory", "--mine", str(mine)]) == 0
+    first.of("memory").update(green=["memory.alignment.arena"])
+    first.write("memory")
+    assert learn.Progress(mine).known == {
+        "caching": {"green": ["caching.key.alias"], "hints": 0},
+        "memory": {"green": ["memory.alignment.arena"], "hints": 1}}
+
+
 def test_a_lesson_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         learn.main(["hint"])

@@ -64,7 +64,7 @@ def test_a_part_that_is_not_done_is_left_out(tmp_path: Path,
     mine.write_text(mine.read_text(encoding="utf-8") + "# and more\n", encoding="utf-8")
     progress = learn.Progress(mine)
     progress.of("ranges")["green"].pop()
-    progress.write()
+    progress.write("ranges")
     assert together.chosen(tmp_path, False) == (["symbolic"], {
         "memory": "it was changed after its last check",
         "ranges": "not all of its rules are green"})
