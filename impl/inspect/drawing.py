@@ -172,7 +172,7 @@ def schedule_graph(document: Document, timings: Timings | None = None,
     return tag("svg", _ARROWS + tag("g", "".join(parts + labels),
                                     transform=f"translate({MARGIN:g} {MARGIN + BOX[1] / 2:g})"),
                class_="graph", width=width, height=height, viewBox=f"0 0 {width:.0f} {height:.0f}",
-               role="img", aria_label="graph of kernels")
+               role="group", aria_label="graph of kernels")
 
 
 _ARROWS = "<defs>" + "".join(
@@ -252,7 +252,8 @@ def _pill(schedule: _Schedule, centre: Point, node: Hashable) -> str:
     x, y = centre[0] - PILL[0] / 2, centre[1] - PILL[1] / 2
     body = tag("rect", x=x, y=y, width=PILL[0], height=PILL[1], rx=15.0)
     body += text_label(centre[0], centre[1] + 4, f"{words} · {size}", "small", "middle")
-    return tag("g", body, class_=f"pill {side}", tabindex=0, data_tip=hint, aria_label=hint,
+    return tag("g", body, class_=f"pill {side}", tabindex=0, role="img",
+               data_tip=hint, aria_label=hint,
                data_kernels=" ".join(str(k) for k in kernels))
 
 
@@ -277,14 +278,14 @@ def _box(schedule: _Schedule, centre: Point, kernel: Row, longest: float) -> str
     body = tag("rect", x=x, y=y, width=width, height=height, rx=9.0, class_="frame")
     body += tag("rect", x=x + 12, y=y + height - 9, width=max(2.0, share * (width - 24)),
                 height=3.0, rx=1.5, class_="share")
-    body += text_label(x + 12, y + 20, f"{kernel['id']}", "number")
+    body += text_label(x + 12, y + 20, f"{kernel['id']} ", "number")
     body += text_label(x + 14 + 9 * len(str(kernel["id"])), y + 20,
                   clipped(kernel.get("name") or kernel["kind"], 21), "name")
     words = clipped(kernel.get("label", "") or kernel["device"], 29)
     body += text_label(x + 12, y + 37, words, "small")
     body += text_label(x + 12, y + 53, " · ".join(facts), "small faint")
     return tag("a", body, class_=f"kernel {kernel['kind']}", href=f"#kernel-{kernel['id']}",
-               data_kernel=kernel["id"], data_tip=hint, aria_label=hint)
+               data_kernel=kernel["id"], data_tip=hint)
 
 
 # Memory
@@ -312,7 +313,7 @@ def memory_chart(document: Document) -> str:
             parts.append(_arena(document, arena, placed, top, pitch, height))
             top += height + 138
     return tag("svg", "".join(parts), class_="memory", width=width, height=top - 14,
-               viewBox=f"0 0 {width:.0f} {top - 14:.0f}", role="img",
+               viewBox=f"0 0 {width:.0f} {top - 14:.0f}", role="group",
                style=f"min-width:{min(width, 560):.0f}px",
                aria_label="memory of temporaries over time")
 
@@ -372,7 +373,7 @@ def _placement(place: Row, names: Mapping[int, str], number: int,
     body = tag("rect", x=x, y=y, width=width, height=height, rx=3.0)
     if height > 13 and width > 8 * len(name):
         body += text_label(x + width / 2, y + height / 2 + 4, name, "inside", "middle")
-    return tag("g", body, class_=f"tone-{number % TONES}", tabindex=0, data_tip=hint,
+    return tag("g", body, class_=f"tone-{number % TONES}", tabindex=0, role="img", data_tip=hint,
                aria_label=hint)
 
 

@@ -128,10 +128,10 @@ def timeline_chart(document: Document, spans: Sequence[Span]) -> str:
         bar = tag("rect", x=left + (span.start - first) * scale,
                   y=rows.index((span.device, span.lane)) * LANE + 2,
                   width=max(1.0, (span.stop - span.start) * scale), height=LANE - 4, rx=2.0)
-        parts.append(tag("g", bar, class_=f"tone-{span.kernel % TONES}", data_tip=hint,
+        parts.append(tag("g", bar, class_=f"tone-{span.kernel % TONES}", role="img", data_tip=hint,
                          aria_label=hint))
     height = len(rows) * LANE + 24
     parts.append(text_label(left, height - 8, "0", "axis"))
     parts.append(text_label(WIDTH - 20, height - 8, time_text(length), "axis", "end"))
     return tag("svg", "".join(parts), class_="memory", width=WIDTH, height=height,
-               viewBox=f"0 0 {WIDTH:.0f} {height:.0f}", role="img", aria_label="timeline")
+               viewBox=f"0 0 {WIDTH:.0f} {height:.0f}", role="group", aria_label="timeline")
