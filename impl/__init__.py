@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from impl import (
     collectives,
     cpu,
@@ -29,6 +27,7 @@ from impl import (
 )
 from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
+from impl.host import np
 from impl.ir import Ops, UOp
 from impl.multi import Mesh
 from impl.places import Place

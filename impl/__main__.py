@@ -16,8 +16,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
 from impl import (
     Context,
     Device,
@@ -32,6 +30,7 @@ from impl import (
     realize,
 )
 from impl.errors import ArgumentError, DeviceError
+from impl.host import np
 from impl.schedule import schedule_cache
 
 BATCH = 128

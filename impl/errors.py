@@ -130,6 +130,10 @@ class FileRefusedError(TensorScheduleError, OSError):
     """The system does not let a file be read or written."""
 
 
+class LibraryMissingError(TensorScheduleError, ImportError):
+    """A library that is needed for this cannot be imported."""
+
+
 class ValueOutsideError(TensorScheduleError, ValueError):
     """A distribution has no such parameter, or nothing like that can be drawn from it."""
 

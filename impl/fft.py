@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
-
 from impl.complex import Complex
 from impl.dtypes import dtypes
 from impl.errors import ArgumentError, DTypeError, ShapeError, name_missing
+from impl.host import np
 from impl.tensor import Tensor
 
 __all__ = ["Complex", "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2",

@@ -10,9 +10,7 @@ import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from impl import settings, symbolic
 from impl.custom import WrittenText, written_text
@@ -26,6 +24,7 @@ from impl.dtypes import (
     to_bfloat16,
 )
 from impl.errors import CompileError, DeviceError
+from impl.host import np
 from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, identity
 from impl.kernel import Growth, accessed, growth, shared_loops, verify_kernel
 from impl.kernel.fragments import UNIT_OF, loops_of
@@ -33,7 +32,7 @@ from impl.kernel.poison import wrong
 
 #: No array has more elements than this, unless a single loop step needs it.
 BLOCK_ELEMENTS = 1 << 22
-Array = np.ndarray
+Array: TypeAlias = "np.ndarray"
 
 
 def compute(node: UOp, given: Sequence[Array]) -> Array:
@@ -41,7 +40,7 @@ def compute(node: UOp, given: Sequence[Array]) -> Array:
     # r[impl reference.operation.value]
     op, dtype = node.op, node.dtype
     if op in COMPARISONS:
-        return np.asarray(_COMPARISONS[op](given[0], given[1]))
+        return np.asarray(_numpy(_COMPARISONS, op)(given[0], given[1]))
     if op is Ops.WHERE:
         return np.where(given[0], given[1], given[2])
     if op is Ops.DOT:
@@ -67,10 +66,10 @@ def _dot(unsigned: Array, signed: Array) -> Array:
 
 def _floating(op: Ops, dtype: DType, given: Sequence[Array]) -> Array:
     if op in _FUNCTIONS:  # in float64, then rounded: within one unit in the last place
-        return np.asarray(_FUNCTIONS[op](*(x.astype(np.float64) for x in given)))
+        return np.asarray(_numpy(_FUNCTIONS, op)(*(x.astype(np.float64) for x in given)))
     if op is Ops.RECIPROCAL:
         return np.asarray(np.divide(given[0].dtype.type(1), given[0]))
-    return np.asarray(_ARITHMETIC[op](*given))
+    return np.asarray(_numpy(_ARITHMETIC, op)(*given))
 
 
 def _integer(op: Ops, dtype: DType, given: Sequence[Array]) -> Any:
@@ -78,7 +77,7 @@ def _integer(op: Ops, dtype: DType, given: Sequence[Array]) -> Any:
         return given[0]
     if op is Ops.POW:
         return _integer_power(given[0], given[1])
-    return _ARITHMETIC[op](*given)
+    return _numpy(_ARITHMETIC, op)(*given)
 
 
 def _integer_power(base: Array, exponent: Array) -> Array:
@@ -93,8 +92,7 @@ def _integer_power(base: Array, exponent: Array) -> Array:
 def _logical(op: Ops, given: Sequence[Array]) -> Any:
     if op in (Ops.NEG, Ops.TRUNC, Ops.FLOOR):
         return given[0]
-    rule = _LOGICAL.get(op)
-    return rule(*given) if rule else _ARITHMETIC[op](*given)
+    return _numpy(_LOGICAL if op in _LOGICAL else _ARITHMETIC, op)(*given)
 
 
 def round_to(values: Array, dtype: DType) -> Array:
@@ -124,32 +122,43 @@ def bitcast(values: Array, source: DType, target: DType) -> Array:
     return from_bfloat16(seen) if target is dtypes.bfloat16 else seen
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
 def _power(base: Array, exponent: Array) -> Array:
     """Where one exponent is repeated, NumPy takes roots and squares in place of powers."""
     shape = np.broadcast_shapes(base.shape, exponent.shape)
     return np.asarray(np.power(base, np.array(np.broadcast_to(exponent, shape), order="C")))
 
 
-_FUNCTIONS: dict[Ops, Callable[..., Any]] = {
-    Ops.EXP: np.exp, Ops.EXP2: np.exp2, Ops.LOG: np.log, Ops.LOG2: np.log2, Ops.SIN: np.sin,
-    Ops.COS: np.cos, Ops.TANH: np.tanh, Ops.POW: _power,
-    Ops.ERF: lambda x: np.asarray(_erf(x)).astype(np.float64)}
-_ARITHMETIC: dict[Ops, Callable[..., Any]] = {
-    Ops.NEG: np.negative, Ops.SQRT: np.sqrt, Ops.TRUNC: np.trunc, Ops.FLOOR: np.floor,
-    Ops.ADD: np.add, Ops.SUB: np.subtract, Ops.MUL: np.multiply, Ops.DIV: np.true_divide,
+def _erf(x: Array) -> Array:
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(np.float64)
+
+
+#: A function of NumPy by its name, or one of ours.
+_Rules = dict[Ops, str | Callable[..., Any]]
+
+
+def _numpy(rules: _Rules, op: Ops) -> Any:
+    """What an operation does to arrays."""
+    rule = rules[op]
+    return getattr(np, rule) if isinstance(rule, str) else rule
+
+
+_FUNCTIONS: _Rules = {
+    Ops.EXP: "exp", Ops.EXP2: "exp2", Ops.LOG: "log", Ops.LOG2: "log2", Ops.SIN: "sin",
+    Ops.COS: "cos", Ops.TANH: "tanh", Ops.POW: _power,
+    Ops.ERF: _erf}
+_ARITHMETIC: _Rules = {
+    Ops.NEG: "negative", Ops.SQRT: "sqrt", Ops.TRUNC: "trunc", Ops.FLOOR: "floor",
+    Ops.ADD: "add", Ops.SUB: "subtract", Ops.MUL: "multiply", Ops.DIV: "true_divide",
     # NumPy's own: r[impl kernel.integer.value], r[impl kernel.integer.value],
     # r[impl kernel.integer.value]
-    Ops.FLOORDIV: np.floor_divide, Ops.FLOORMOD: np.remainder, Ops.MAXIMUM: np.maximum,
-    Ops.MINIMUM: np.minimum, Ops.AND: np.bitwise_and, Ops.OR: np.bitwise_or,
-    Ops.XOR: np.bitwise_xor, Ops.SHL: np.left_shift, Ops.SHR: np.right_shift}
-_COMPARISONS: dict[Ops, Callable[..., Any]] = {
-    Ops.CMPLT: np.less, Ops.CMPLE: np.less_equal, Ops.CMPEQ: np.equal, Ops.CMPNE: np.not_equal}
+    Ops.FLOORDIV: "floor_divide", Ops.FLOORMOD: "remainder", Ops.MAXIMUM: "maximum",
+    Ops.MINIMUM: "minimum", Ops.AND: "bitwise_and", Ops.OR: "bitwise_or",
+    Ops.XOR: "bitwise_xor", Ops.SHL: "left_shift", Ops.SHR: "right_shift"}
+_COMPARISONS: _Rules = {
+    Ops.CMPLT: "less", Ops.CMPLE: "less_equal", Ops.CMPEQ: "equal", Ops.CMPNE: "not_equal"}
 #: r[impl kernel.integer.value]: true where the result as an integer is not 0.
-_LOGICAL: dict[Ops, Callable[..., Any]] = {
-    Ops.SUB: np.bitwise_xor, Ops.FLOORDIV: np.bitwise_and,
+_LOGICAL: _Rules = {
+    Ops.SUB: "bitwise_xor", Ops.FLOORDIV: "bitwise_and",
     Ops.FLOORMOD: lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_),
     Ops.POW: lambda a, b: a | ~b, Ops.SHL: lambda a, b: a & ~b, Ops.SHR: lambda a, b: a & ~b}
 
@@ -480,7 +489,8 @@ class _Run:
                 part = self._product(node, own, inner)
             else:
                 part = self._combine(node, free | own, own, wide, inner)
-            total = part if total is None else np.asarray(_ARITHMETIC[node.arg](total, part))
+            total = part if total is None \
+                else np.asarray(_numpy(_ARITHMETIC, node.arg)(total, part))
         self.now = saved
         if total is None:
             total = np.full(self._extent(free), identity(node.arg, wide), wide.numpy)
@@ -492,7 +502,7 @@ class _Run:
                      if own >> i & 1)
         if not axes:
             return values.astype(wide.numpy, copy=False)
-        function: Any = _ARITHMETIC[node.arg]
+        function: Any = _numpy(_ARITHMETIC, node.arg)
         return np.asarray(function.reduce(values, axis=axes, dtype=wide.numpy,
                                           initial=identity(node.arg, wide)))
 

@@ -17,14 +17,13 @@ from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from impl import fft, nn, settings
 from impl import transforms as func
 from impl.complex import Complex
 from impl.device import Device
 from impl.dtypes import DType, as_dtype, complex_dtype, dtypes, promoted
 from impl.errors import ArgumentError, DeviceError, NameMissingError, nearest
+from impl.host import np
 from impl.nn.names import Part
 from impl.replay import TinyJit
 from impl.settings import Context

@@ -141,6 +141,20 @@ USES: dict[str, tuple[str, Any]] = {
         return found; }""",
               ["Tile at row 4, column 4. Arrow keys move it.",
                "This tile: 31 lines fetched, for 192 accesses", True, True, True, True]),
+    "playground": ("""async ({page, view}) => {
+        const text = page.querySelector("textarea"), choice = page.querySelector("select");
+        const first = text.value.includes("softmax");
+        choice.value = 3;
+        choice.dispatchEvent(new view.Event("change"));
+        [...page.querySelectorAll("button")].find(
+          (each) => each.textContent.startsWith("Link")).click();
+        const kept = new view.URLSearchParams(view.location.hash.slice(1)).get("program");
+        text.value = "";
+        view.dispatchEvent(new view.HashChangeEvent("hashchange"));
+        return [first, kept.includes("x[0] = 1.0"), text.value === kept,
+                view.performance.getEntriesByType("resource").filter(
+                  ({name}) => /worker|pyodide|zip/.test(name)).length]; }""",
+                   [True, True, True, 0]),
     "rewrite": ("""async ({page}) => {
         const next = [...page.querySelectorAll("button")].at(-1), names = [];
         const say = () => names.push(page.querySelector(".live-said b").textContent);

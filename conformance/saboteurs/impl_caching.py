@@ -252,5 +252,4 @@ class ZerosInFamilies(Edit):
     description = "a number in a family has the value, and not the bits, that it had"
     first = "test_bits_of_numbers_stay_in_a_family"
     file = "impl/caching/positions.py"
-    old, new = "value = int(np.float32(node.arg).view(np.int32))", \
-        "value = int(np.float32(node.arg + 0.0).view(np.int32))"
+    old, new = "value = float_bits(node.arg)", "value = float_bits(node.arg + 0.0)"

@@ -107,14 +107,14 @@ class LetsErrorsThrough(Edit):
     rule = "errors.argument.raw"
     description = "an error of Python's own in a method is left as it is"
     file = "impl/tensor/names.py"
-    old, new = "if not step.tb_frame.f_code.co_filename.startswith(_FLOORS):", "if step:"
+    old, new = "if not _is_of_floors(step.tb_frame.f_code.co_filename):", "if step:"
 
 
 class ExplainsWhatIsNotOurs(Edit):
     rule = "errors.argument.raw"
     description = "an error of a function that was given is taken for one about arguments"
     file = "impl/tensor/names.py"
-    old, new = "if not step.tb_frame.f_code.co_filename.startswith(_FLOORS):", "if not step:"
+    old, new = "if not _is_of_floors(step.tb_frame.f_code.co_filename):", "if not step:"
 
 
 class ForgetsTheLine(Edit):

@@ -14,6 +14,7 @@ from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import digits
+import playground
 
 from impl import Context, Tensor
 from impl.choosing import hand_steps
@@ -41,6 +42,14 @@ def digits_figure() -> str:
                 f"{known['held_out']} held-out pictures it recognises "
                 f"{100 * known['accuracy']:.1f} %. In the pictures of numbers, blue is positive "
                 "and orange is negative; the strip above them is the arena.")
+
+
+def playground_figure(host: str = playground.HOST) -> str:
+    """`host` is where Python for pages lies."""
+    return live("playground", playground.data(host), "The scheduler of this project, in this page. "
+                "The plan is that for the reference device; the steps of each kernel are those for "
+                "a processor (C), for any GPU (WGSL), for one of NVIDIA (CUDA). Nothing that you "
+                "write is sent anywhere.")
 
 
 # Where kernels begin -----------------------------------------------------------------------
@@ -245,6 +254,7 @@ def rewrite_figure() -> str:
 
 FIGURES: dict[str, Callable[[], str]] = {
     "digits": digits_figure,
+    "playground": playground_figure,
     "fusion": fusion_figure,
     "order": order_figure,
     "memory": memory_figure,

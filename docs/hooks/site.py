@@ -23,6 +23,7 @@ import digits
 import figures
 import lesson_figures
 import live
+import playground
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -65,6 +66,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, name, abs_src_path=str(path)))
     for name, content in digits.module_files().items():
         files.append(File.generated(config, f"assets/digits/{name}", content=content))
+    for name, content in playground.files().items():
+        files.append(File.generated(config, f"assets/playground/{name}", content=content))
     return files
 
 

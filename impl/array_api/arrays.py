@@ -4,11 +4,10 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-import numpy as np
-
 from impl.complex import Complex
 from impl.dtypes import DType, complex_dtype, dtypes
 from impl.errors import ArgumentError
+from impl.host import np
 from impl.tensor import Tensor
 
 

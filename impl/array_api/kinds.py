@@ -4,12 +4,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from impl.array_api.arrays import Array, another, array_of
 from impl.complex import Complex
 from impl.dtypes import DType, dtypes, least_upper_dtype, real_dtype
 from impl.errors import DTypeError
+from impl.host import np
 from impl.tensor import Tensor
 
 bool = dtypes.bool  # noqa: A001  # the standard's name

@@ -3,12 +3,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from impl.array_api.arrays import Array, array_of, asarray
 from impl.array_api.kinds import result_type
 from impl.dtypes import DType, dtypes
 from impl.errors import AxisError, ShapeError
+from impl.host import np
 
 __all__ = [
     "all", "any", "argmax", "argmin", "argsort", "broadcast_arrays", "broadcast_to", "concat",

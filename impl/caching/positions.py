@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from impl import symbolic
 from impl.caching.rows import Described, Row, Rows
-from impl.dtypes import dtypes
+from impl.dtypes import dtypes, float_bits
 from impl.effects import Effects, way
 from impl.ir import COMPARISONS, Ops, UOp, in_memory, unnamed
 
@@ -161,7 +159,7 @@ def _bound(name: str, least: int, most: int, value: int) -> UOp:
 def _number(node: UOp, name: str) -> Iterator[UOp]:
     """A variable with the bits of a number, and what makes the number of it again."""
     wide = dtypes.int32
-    value = int(np.float32(node.arg).view(np.int32)) if node.dtype.kind == "f" else node.arg
+    value = float_bits(node.arg) if node.dtype.kind == "f" else node.arg
     bound = _bound(name, int(wide.min), int(wide.max), value)
     yield bound
     bits = UOp(Ops.CAST, wide, (bound,))

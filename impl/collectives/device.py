@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from impl.collectives import nccl
 from impl.collectives.running import Peers, Phase, at_once
 from impl.collectives.steps import moves_told, side_by_side
 from impl.device import Device, DeviceBackend, Launch, Memory, Program, Table
 from impl.dtypes import DType, dtypes
 from impl.errors import DeviceError
+from impl.host import np
 from impl.ir import Shape, UOp
 from impl.kernel import DeviceLimits
 from impl.multi import Coordinate, Mesh, Sharding, Transfer
@@ -25,7 +24,7 @@ class MeshMemory(Memory):
     __slots__ = ("_members",)
 
     def __init__(self, device: DeviceBackend, members: Sequence[Memory], nbytes: int) -> None:
-        super().__init__(device, _NOTHING, 0, nbytes, None, 0)
+        super().__init__(device, np.empty(0, np.uint8), 0, nbytes, None, 0)
         self._members = list(members)
 
     @property
@@ -59,7 +58,6 @@ class MeshMemory(Memory):
         return found.reshape(-1)
 
 
-_NOTHING = np.empty(0, np.uint8)
 
 
 class MeshProgram(Program):

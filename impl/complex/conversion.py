@@ -5,11 +5,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from impl.complex.value import Complex, bilinear, picked
 from impl.dtypes import DType, complex_dtype, dtypes, real_dtype
 from impl.errors import ComplexError
+from impl.host import np
 from impl.tensor import Tensor
 
 #: What a method of an operator is in Python, where the names differ.

@@ -5,7 +5,7 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+from impl.host import np
 
 QR = namedtuple("QR", "Q R")
 SVD = namedtuple("SVD", "U S Vh")
@@ -46,22 +46,24 @@ def _svd(a: np.ndarray, full_matrices: bool = True) -> Any:
     return SVD(*np.linalg.svd(a, full_matrices))
 
 
-#: What NumPy is asked, by the names of tensors' methods.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cholesky": _cholesky, "det": np.linalg.det, "inverse": np.linalg.inv, "solve": _solve,
-    "eig": lambda a: Eigen(*np.linalg.eig(a)), "eigvals": np.linalg.eigvals,
-    "eigh": lambda a: Eigen(*np.linalg.eigh(a)), "eigvalsh": np.linalg.eigvalsh,
+#: What NumPy is asked, by the names of tensors' methods: a function of `numpy.linalg`, or ours.
+FUNCTIONS: dict[str, str | Callable[..., Any]] = {
+    "cholesky": _cholesky, "det": "det", "inverse": "inv", "solve": _solve,
+    "eig": lambda a: Eigen(*np.linalg.eig(a)), "eigvals": "eigvals",
+    "eigh": lambda a: Eigen(*np.linalg.eigh(a)), "eigvalsh": "eigvalsh",
     "svd_full": _svd, "svd": lambda a, full_matrices=False: _svd(a, full_matrices),
     "svdvals": lambda a: np.linalg.svd(a, compute_uv=False),
     "qr": lambda a, mode="reduced": QR(*np.linalg.qr(a, mode)),
     "slogdet": lambda a: Slogdet(*np.linalg.slogdet(a)), "pinverse": _pinv,
-    "matrix_rank": _rank, "matrix_norm": _matrix_norm, "matrix_power": np.linalg.matrix_power,
+    "matrix_rank": _rank, "matrix_norm": _matrix_norm, "matrix_power": "matrix_power",
     "cross": lambda a, b, axis=-1: np.cross(a, np.asarray(b), axis=axis)}
 
 
 def computed(kind: Any, name: str, z: Any, given: Sequence[Any], named: dict[str, Any]) -> Any:
     """What NumPy says of these numbers, as tensors where they are and complex numbers."""
-    found = FUNCTIONS[name](z.numpy(), *given, **named)
+    rule = FUNCTIONS[name]
+    function = getattr(np.linalg, rule) if isinstance(rule, str) else rule
+    found = function(z.numpy(), *given, **named)
     device, real = z.device, type(z.real)
 
     def tensor(one: Any) -> Any:

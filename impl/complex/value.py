@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import numpy as np
-
 from impl.complex import formulas, host
 from impl.dtypes import DType, complex_dtype, dtypes, real_dtype
 from impl.errors import ArgumentError, DTypeError, NameMissingError, nearest
+from impl.host import np
 from impl.tensor import Tensor
 
 Truth = bool  # a method has its name

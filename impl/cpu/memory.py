@@ -3,14 +3,13 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import ClassVar
-
-import numpy as np
+from typing import Any, ClassVar
 
 from impl.device import Counters, DeviceBackend, GlobalCounters, Memory, pool
+from impl.host import np
 
-#: A block, and its address, which NumPy is slow to tell.
-Block = tuple[np.ndarray, int]
+#: A block, an array of bytes, and its address, which NumPy is slow to tell.
+Block = tuple[Any, int]
 #: Blocks from this size on are pages of the system; smaller ones come from the heap.
 _LARGE = 1 << 20
 _HUGE_PAGE = 2 << 20

@@ -8,12 +8,11 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.choosing import duration
 from impl.cpu.objects import check_launched, launcher
 from impl.device import DeviceBackend, Launch, Memory, Table
 from impl.device.kept import KeptProgram
+from impl.host import np
 from impl.ir import UOp
 from impl.render import SourceText
 

@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.cuda.compiler import Modules, compiler_environment, version
 from impl.cuda.driver import OUT_OF_MEMORY, DriverContext, DriverError, bindings, problem
 from impl.cuda.graph import POINTER, SIZE, CUDATable
@@ -21,6 +19,7 @@ from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dialects import CUDA as Dialect
 from impl.dialects.cuda import copies_of_nvidia
 from impl.errors import DeviceError
+from impl.host import np
 from impl.kernel import DeviceLimits
 from impl.kernel.fragments import units_of_nvidia
 from impl.places import device_number

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from impl.device import Launch, Memory, Table
+from impl.host import np
 
 if TYPE_CHECKING:
     from impl.cuda import CUDADevice

@@ -11,12 +11,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from impl.cuda.driver import DriverContext
 from impl.device import GlobalCounters, Memory
 from impl.device.pool import Pool
 from impl.errors import DeviceError
+from impl.host import np
 from impl.ir import free_after_fork
 
 #: The address of a block, and its bytes.

@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from impl import settings
 from impl.dtypes import DType
 from impl.errors import CompileError, DeviceError, VariableError
+from impl.host import np
 from impl.ir import Ops, UOp, free_after_fork
 from impl.kernel import Analysis, DeviceLimits, Estimate, Work
 from impl.memory import ALIGNMENT

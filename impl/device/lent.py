@@ -7,11 +7,10 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import numpy as np
-
 from impl.device import Memory
 from impl.dtypes import DType
 from impl.errors import DeviceError
+from impl.host import np
 
 
 class _Loan:

@@ -4,12 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from impl.device import DeviceBackend, GlobalCounters, Memory
 from impl.errors import DeviceError
-
-_NOTHING = np.empty(0, np.uint8)
+from impl.host import np
 
 
 class DeviceMemory(Memory):
@@ -20,7 +17,7 @@ class DeviceMemory(Memory):
 
     def __init__(self, device: DeviceBackend, buffer: Any, start: int, nbytes: int,
                  owner: Any = None) -> None:
-        super().__init__(device, _NOTHING, start, nbytes, owner, start)
+        super().__init__(device, np.empty(0, np.uint8), start, nbytes, owner, start)
         self.buffer = buffer
 
     @property

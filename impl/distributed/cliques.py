@@ -11,8 +11,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from impl import settings
 from impl.collectives import nccl
 from impl.collectives.device import Exchange
@@ -21,6 +19,7 @@ from impl.device import DeviceBackend
 from impl.distributed.engine import Ranks, said
 from impl.distributed.monitor import ROLL
 from impl.errors import DistributedError
+from impl.host import np
 from impl.multi import NOTED
 
 #: Bytes that tell a GPU from all others.

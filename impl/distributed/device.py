@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from impl import settings
 from impl.collectives import MeshDevice, Peers, nccl
 from impl.collectives.device import Exchange
@@ -22,6 +20,7 @@ from impl.distributed.ranks import rank, ranks
 from impl.distributed.sums import Sums, SumsTogether, can_go_with_sums, can_sum
 from impl.dtypes import DType
 from impl.errors import ArgumentError, DistributedError
+from impl.host import np
 from impl.multi import Mesh, Transfer
 from impl.places import device_kind
 from impl.tensor.random import generator

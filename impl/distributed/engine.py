@@ -10,12 +10,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.distributed.monitor import Waiting
 from impl.distributed.ranks import monitor, ranks
 from impl.dtypes import DType
 from impl.errors import DistributedError, user_line
+from impl.host import np
 from impl.multi import NOTED, Transfer
 
 #: Bytes at the head of a note: which collective it is, as a digest, and its number. Behind it is

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeAlias
 
 from impl.collectives.device import Exchange
 from impl.distributed.engine import Ranks, said
 from impl.dtypes import DType, dtypes
+from impl.host import np
 from impl.ir import Ops
 from impl.multi import NOTED, Transfer
 
@@ -22,17 +21,23 @@ from impl.multi import NOTED, Transfer
 LARGE = 1 << 16
 #: MPI's own names. Its maximum does not say what becomes of NaN.
 _SUMS = {Ops.ADD: "SUM", Ops.MUL: "PROD"}
-_COMBINE: dict[Any, np.ufunc] = {Ops.ADD: np.add, Ops.MUL: np.multiply}
+_COMBINE = {Ops.ADD: "add", Ops.MUL: "multiply"}
 #: Of elements that are combined later only the bytes count.
-_BYTES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_TYPES = {dtypes.float32: np.float32, dtypes.float64: np.float64, dtypes.int32: np.int32,
-          dtypes.int64: np.int64, dtypes.uint32: np.uint32, dtypes.uint64: np.uint64}
+_BYTES = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+_TYPES = frozenset((dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.uint32,
+                    dtypes.uint64))
 
 #: What is summed and where the sum goes, both as bytes; how, and of which dtype. Without a how the
 #: bytes of the other one of two processes go there.
-Sum = tuple[np.ndarray, np.ndarray, Any, DType]
+Sum: TypeAlias = "tuple[np.ndarray, np.ndarray, Any, DType]"
 #: Something to do with arrays that were chosen before.
 Work = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def _combine(op: Any) -> np.ufunc:
+    """What combines two arrays."""
+    found: np.ufunc = getattr(np, _COMBINE[op])
+    return found
 
 
 def can_sum(op: Ops | None, dtype: DType) -> bool:
@@ -82,8 +87,8 @@ class SumsTogether:
             if op is None:
                 self.after.append((np.copyto, (total, pieces[1 - self.ranks.place])))
             elif mine.nbytes:
-                kind = _TYPES[dtype]
-                self.after.append((_combined, (pieces, kind, _COMBINE[op], total.view(kind))))
+                kind = dtype.numpy
+                self.after.append((_combined, (pieces, kind, _combine(op), total.view(kind))))
             start = stop
 
     def __call__(self) -> None:
@@ -117,7 +122,7 @@ class Sums:
         self.then = list[list[Work]]()
         alike: dict[tuple[Any, DType], list[tuple[np.ndarray, np.ndarray]]] = {}
         for mine, total, op, dtype in given:
-            kind = _BYTES[dtype.itemsize] if op is None else _TYPES[dtype]
+            kind = (_BYTES[dtype.itemsize] if op is None else dtype).numpy
             ends = mine.view(kind), total.view(kind)
             if mine.nbytes < LARGE:
                 alike.setdefault((op, dtype), []).append(ends)
@@ -148,9 +153,9 @@ class Sums:
                               if part is not total])
         # Both in one order, as which NaN it is depends on that.
         elif self.ranks.place == 0:
-            self.then.append([(_COMBINE[op], (mine, part, total)) for mine, part, total in parts])
+            self.then.append([(_combine(op), (mine, part, total)) for mine, part, total in parts])
         else:
-            self.then.append([(_COMBINE[op], (part, mine, total)) for mine, part, total in parts])
+            self.then.append([(_combine(op), (part, mine, total)) for mine, part, total in parts])
 
     def __call__(self) -> None:
         """Send them, and wait until all have come."""

@@ -7,8 +7,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import DType
 from impl.errors import GraphError, TraceError
 from impl.ir import Shape, UOp, leaf_node
@@ -32,7 +30,7 @@ class Buffer:
                  "spoiled", "told", "shardings", "leaves", "__weakref__")
 
     def __init__(self, device: Place, dtype: DType, size: int,
-                 host: np.ndarray | None = None) -> None:
+                 host: Any = None) -> None:
         self.number = number = next(_numbers)
         self.bit = _BITS[number % 192]
         self.device = device
@@ -128,8 +126,9 @@ class Placeholder(Buffer):
 
 
 def new_buffer_node(device: Place, dtype: DType, shape: Shape,
-                    host: np.ndarray | None = None, sharding: Any = None) -> UOp:
-    """A leaf for fresh memory; `host` data (C order, dtype.numpy) is copied on first use.
+                    host: Any = None, sharding: Any = None) -> UOp:
+    """A leaf for fresh memory; `host` data are copied on first use: an array (C order,
+    dtype.numpy), or what makes one.
 
     On a mesh each device holds the part that the `sharding` says.
     """

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from impl import memory, symbolic
 from impl.dtypes import DType, dtypes
 from impl.effects import Buffer
 from impl.errors import ExportError
 from impl.export import names
+from impl.host import np
 from impl.ir import UOp
 from impl.memory import Lifetime
 from impl.replay.once import Observation

@@ -4,13 +4,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-import numpy as np
-
 from impl.device import Device
 from impl.dialects import C
 from impl.dtypes import DType, dtypes
 from impl.export.artefact import Artefact, KernelCall, Port, Spot
 from impl.export.texts import KernelTexts, expression
+from impl.host import np
 from impl.ir import UOp
 from impl.render import SourceText, render
 

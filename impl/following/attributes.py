@@ -136,7 +136,8 @@ class Attributes(Notes):
         if isinstance(value, enum.Enum) and name in ("value", "name", "_value_", "_name_"):
             own = f"_{name.strip('_')}_"
             return self.wrap(self.reads.note("attribute", value, own, path), path)
-        if pure.is_plain(value) or isinstance(value, (*pure.MEMORY, UOp)) or is_container(value):
+        if pure.is_plain(value) or is_container(value) \
+                or isinstance(value, (*pure.memory_types(), UOp)):
             if isinstance(value, types.MappingProxyType):
                 self.elements(thing)
             return self.intern(Native, thing, name) if hasattr(value, name) else NONE

@@ -288,7 +288,7 @@ class Calls(Parts):
         """Whether `__new__` of a class, found by super(), is the one of `object`."""
         kind = getattr(owner, "value", None)
         return kind is object or isinstance(kind, type) and pure.is_open(kind) and not issubclass(
-            kind, (*pure.PLAIN, *pure.CONTAINERS, BaseException, type))
+            kind, (*pure.plain_types(), *pure.CONTAINERS, BaseException, type))
 
     def call_new(self, args: Sequence[Value]) -> Value:
         """A new object of a class, with nothing in it."""
@@ -396,7 +396,7 @@ class Calls(Parts):
                     and name in ("__getitem__", "__missing__"):
                 return self.refuse(f"changes {owner.path}, which is outside, by .{name}()",
                                    "return the value, or keep it in a Tensor that is assigned to")
-            if isinstance(value, (*pure.MEMORY, *pure.PLAIN)):
+            if isinstance(value, (*pure.memory_types(), *pure.plain_types())):
                 return self.computed([given])
             if name == "get" and is_container(value) and args and not self.is_unsure(args[0]):
                 return self.item(owner, args[0], True) | frozenset().union(*args[1:])
@@ -502,7 +502,7 @@ def _is_of_user(thing: Any) -> bool:
     kind = thing.kind if isinstance(thing, Created) else \
         type(thing.value) if isinstance(thing, Outside) else None
     return kind is not None and pure.is_open(kind) and not pure.is_own(kind) and not issubclass(
-        kind, (type, enum.Enum, *pure.PLAIN, *pure.CONTAINERS))
+        kind, (type, enum.Enum, *pure.plain_types(), *pure.CONTAINERS))
 
 
 def _filled(cell: types.CellType) -> bool:

@@ -95,7 +95,7 @@ class Following(Calls):
             if name and not isinstance(held, (type, types.ModuleType)) \
                     and self.setter(thing, type(held), name, value):
                 return
-            if isinstance(held, (*pure.PLAIN, tuple, types.FunctionType)) and not name:
+            if isinstance(held, (*pure.plain_types(), tuple, types.FunctionType)) and not name:
                 return
             own = getattr(held, "__dict__", None)
             if name and own is not None and not isinstance(held, type) \

@@ -9,8 +9,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from impl.following.following import Following
 from impl.following.reads import is_container
 from impl.following.things import (
@@ -24,6 +22,7 @@ from impl.following.things import (
     Value,
 )
 from impl.following.versions import LAYOUT, VERSIONS
+from impl.host import np
 from impl.tensor import Tensor
 
 Stack = list[Value]
@@ -348,7 +347,7 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
     if each.argrepr.endswith("="):
         result |= left
     parts = [thing for thing in left | right if isinstance(thing, Created) or isinstance(
-        thing, Outside) and not isinstance(thing.value, _ATOMS)]
+        thing, Outside) and not _is_atom(thing.value)]
     if parts:
         made = frame.site(each.offset)
         for thing in parts:
@@ -363,7 +362,12 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
 _KEYED = (dict, types.MappingProxyType)
 #: Operators that a size has symbolically.
 _NOTED = ("+", "-", "*", "//", "%")
-_ATOMS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, Tensor)
+
+
+def _is_atom(value: object) -> bool:
+    """Whether what an operator does to it is known, and changes nothing else."""
+    return isinstance(value, (bool, int, float, complex, str, bytes, type(None), np.generic,
+                              np.ndarray, Tensor))
 
 
 @operation("IS_OP")

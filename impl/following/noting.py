@@ -5,8 +5,6 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl import symbolic
 from impl.following import pure
 from impl.following.reads import (
@@ -25,6 +23,7 @@ from impl.following.things import (
     TextOutcome,
     Value,
 )
+from impl.host import np
 from impl.ir import UOp
 from impl.tensor import Tensor
 
@@ -90,7 +89,7 @@ class Notes:
             if isinstance(value, Tensor):
                 self.reads.tensors[id(value)] = value
                 self.reads.note("tensor", value, "", path)
-            elif isinstance(value, (*pure.MEMORY, np.void)):
+            elif isinstance(value, (*pure.memory_types(), np.void)):
                 self.memory(value, path)
             if not plain:
                 self.class_of(value, path)
@@ -98,7 +97,7 @@ class Notes:
 
     def memory(self, value: Any, path: str) -> None:
         """Note the content of an array, or of other memory."""
-        if type(value) not in pure.MEMORY:
+        if type(value) not in pure.memory_types():
             self.refuse(f"reads {path}, a {type(value).__name__}, whose content is not compared",
                         "make it a Tensor, or a plain array")
             return

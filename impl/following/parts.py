@@ -11,8 +11,6 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from impl.following import pure
 from impl.following.attributes import Attributes
 from impl.following.reads import (
@@ -32,6 +30,7 @@ from impl.following.things import (
     SizeOutcome,
     Value,
 )
+from impl.host import np
 from impl.tensor import Tensor
 
 #: Methods that no operation calls, but by name.

@@ -17,21 +17,31 @@ import reprlib
 import types
 from typing import Any
 
-import numpy as np
-
 from impl.errors import is_library
+from impl.host import has_numpy, np
 
 _PYTHON = os.path.dirname(os.__file__) + os.sep
-#: Numbers, texts and the like: what they are never changes, and two that are equal are one.
-PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented),
-         np.dtype, np.generic, range)
+
+
+@functools.cache
+def plain_types() -> tuple[type, ...]:
+    """Numbers, texts and the like: what they are never changes, and two that are equal are one."""
+    numpy = (np.dtype, np.generic) if has_numpy() else ()
+    return (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented),
+            *numpy, range)
+
+
+@functools.cache
+def memory_types() -> tuple[type, ...]:
+    """Memory that is compared by its content."""
+    return (*((np.ndarray,) if has_numpy() else ()), bytearray, memoryview)
+
+
 #: Containers of Python, read item by item.
 CONTAINERS: tuple[Any, ...] = (
     list, dict, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict,
     collections.deque, types.MappingProxyType,
     type({}.keys()), type({}.values()), type({}.items()))
-#: Memory that is compared by its content.
-MEMORY = (np.ndarray, bytearray, memoryview)
 #: Objects of Python in which nothing is that changes, or that are looked at elsewhere.
 CLOSED = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodType,
           types.CodeType, types.CellType, types.MethodWrapperType, types.MethodDescriptorType,
@@ -74,9 +84,7 @@ _NAMES = (
     "NotImplemented Ellipsis")
 _TYPES = (collections.OrderedDict, collections.defaultdict, collections.deque, functools.partial,
           types.SimpleNamespace,
-          *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
-          np.ndarray, np.dtype, *(kind for kind in vars(np).values()
-                                  if isinstance(kind, type) and issubclass(kind, np.generic)))
+          *(kind for kind in vars(itertools).values() if isinstance(kind, type)))
 _PURE: set[int] = {id(getattr(builtins, name)) for name in _NAMES.split()}
 _PURE |= {id(kind) for kind in _TYPES}
 _PURE |= {id(functools.reduce), id(functools.cmp_to_key)}
@@ -98,9 +106,17 @@ _MODULES = ("numpy", "math", "operator", "itertools", "functools", "impl", "buil
             "numpy.linalg", "numpy.fft", "collections", "enum", "typing", "cmath")
 
 
+@functools.cache
+def _pure_of_numpy() -> frozenset[int]:
+    """The classes of NumPy that only hold what they are given."""
+    kinds = vars(np).values() if has_numpy() else ()
+    return frozenset(id(kind) for kind in kinds if isinstance(kind, type)
+                     and (kind in (np.ndarray, np.dtype) or issubclass(kind, np.generic)))
+
+
 def is_pure(function: Any) -> bool:
     """Whether a callable that is not followed depends on its arguments only, and changes none."""
-    if id(function) in _PURE:
+    if id(function) in _PURE or id(function) in _pure_of_numpy():
         return True
     kind = type(function)
     if kind is np.ufunc:
@@ -119,7 +135,7 @@ def is_of_numpy(function: Any) -> bool:
 
 def is_plain(value: Any) -> bool:
     """Whether a value is a number, a text or the like, of no class of a user."""
-    return isinstance(value, PLAIN) and not isinstance(value, np.void) \
+    return isinstance(value, plain_types()) and not isinstance(value, np.void) \
         and not is_open(type(value))
 
 

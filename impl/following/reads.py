@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from impl.following.pure import CONTAINERS, PLAIN
+from impl.following.pure import CONTAINERS, plain_types
+from impl.host import np
 from impl.tensor import Tensor
 from impl.tensor.parameters import dependence, dependent_bits
 
@@ -45,7 +44,7 @@ def same(now: Any, before: Any) -> bool:
         return repr(now) == repr(before)  # 0.0 and -0.0 are two, and NaN is one
     if kind is tuple:
         return len(now) == len(before) and all(map(same, now, before))
-    return kind in PLAIN and bool(now == before)
+    return kind in plain_types() and bool(now == before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class Read:
             return f"{self.path}: shape {held[0]}, {held[1].name}, {held[2]}"
         if self.kind in ("code", "method"):
             return f"{self.path}: its code"
-        if isinstance(held, PLAIN) or type(held) is tuple:
+        if isinstance(held, plain_types()) or type(held) is tuple:
             return f"{self.path} is {held!r}"
         return f"{self.path} is the {type(held).__name__} that it was"
 
@@ -255,7 +254,7 @@ def _sort(place: Read) -> str:
         return "containers part by part"
     if kind == "answer" or " " in place.path:  # this library's are named in words
         return "settings"
-    return "values" if isinstance(held, PLAIN) or type(held) is tuple else "objects"
+    return "values" if isinstance(held, plain_types()) or type(held) is tuple else "objects"
 
 
 class Test:
@@ -353,7 +352,7 @@ class Test:
         if type(held) is float and held == held and held != 0:
             return f"(w := {look}) is {value} or type(w) is float and w == {value}"
         if isinstance(held, (bool, type(None))) or not (
-                isinstance(held, PLAIN) or type(held) is tuple):
+                isinstance(held, plain_types()) or type(held) is tuple):
             return f"{look} is {value}"
         return f"(w := {look}) is {value} or same(w, {value})"
 

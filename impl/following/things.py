@@ -34,7 +34,7 @@ class Outside(Thing):
     def __init__(self, value: Any, path: str, number: int = 0) -> None:
         self.value, self.path, self.number = value, path, number
         # Whether nothing is in it that is read part by part.
-        self.single = pure.is_plain(value) or type(value) in (Tensor, *pure.MEMORY) \
+        self.single = pure.is_plain(value) or type(value) in (Tensor, *pure.memory_types()) \
             or isinstance(value, UOp)
         self.parts: frozenset[Any] | None = None
         self.called: bool | None = None  # whether others may call it, once that was asked

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from impl.dtypes import DType, Scalar
+from impl.dtypes import DType, Scalar, dtypes, wrap
 from impl.functions.definitions import Definition
 
 #: What begins every module.
@@ -98,7 +96,7 @@ def javascript_literal(value: Scalar, dtype: DType) -> str:
     """A number."""
     if dtype.kind != "f":
         return str(int(value)) if int(value) >= 0 else f"({int(value)})"
-    number = float(value if dtype.itemsize == 8 else np.float32(value))
+    number = float(wrap(value, dtype if dtype.itemsize == 8 else dtypes.float32))
     if math.isnan(number):
         return "NaN"
     text = "Infinity" if math.isinf(number) else repr(abs(number))

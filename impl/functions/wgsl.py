@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable
 
-from impl.dtypes import DType, Scalar, dtypes
+from impl.dtypes import DType, Scalar, dtypes, float_bits
 from impl.functions.halves import HALVES
 from impl.functions.transcendental import TEMPLATES
 from impl.functions.words import Words, worded
@@ -259,7 +259,7 @@ def wgsl_literal(value: Scalar, dtype: DType, kind: str, call: Callable[..., str
     if kind == "f32":  # r[impl webgpu.float.exact]
         number = float(value)
         if math.isnan(number) or math.isinf(number) or abs(number) < 2.0 ** -126:
-            return call("hidden_f32", f"i32({dtypes.float32.numpy.type(number).view('int32')})")
+            return call("hidden_f32", f"i32({float_bits(number)})")
         return f"({number.hex()}f)" if number < 0 else f"{number.hex()}f"
     if dtype is dtypes.index:
         return str(value) if int(value) >= 0 else f"({value})"

@@ -12,7 +12,7 @@ import bisect
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
+from impl.host import has_numpy, np
 
 if TYPE_CHECKING:
     from impl.memory.spans import Lifetime
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: The most temporaries for which each way is tried.
 MOST_LOWEST_FIRST = 4096
 MOST_FIRST_FIT = 1024
+
+#: Up to so many Python alone is as quick.
+_FEW = 32
 
 _PLACED = 1 << 62  # more than any offset
 
@@ -68,6 +71,28 @@ def lowest_first(spans: Sequence[Lifetime]) -> dict[int, int]:
 
     Of several that can lie equally low, the first of the sequence.
     """
+    # r[impl host.numpy.without]: both ways choose the same
+    return _lowest_first_many(spans) if len(spans) > _FEW and has_numpy() \
+        else _lowest_first_few(spans)
+
+
+def _lowest_first_few(spans: Sequence[Lifetime]) -> dict[int, int]:
+    """The same, span by span."""
+    lows, waiting = [0] * len(spans), list(range(len(spans)))
+    offsets: dict[int, int] = {}
+    while waiting:
+        place = min(waiting, key=lows.__getitem__)
+        waiting.remove(place)
+        span, low = spans[place], lows[place]
+        offsets[span.storage] = low  # r[impl memory.reuse.disjoint+2]
+        for other in waiting:
+            if spans[other].first <= span.last and spans[other].last >= span.first:
+                lows[other] = max(lows[other], low + span.nbytes)
+    return offsets
+
+
+def _lowest_first_many(spans: Sequence[Lifetime]) -> dict[int, int]:
+    """The same, all at once by NumPy."""
     firsts = np.array([span.first for span in spans], np.int64)
     lasts = np.array([span.last for span in spans], np.int64)
     lows = np.zeros(len(spans), np.int64)

@@ -16,16 +16,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from impl.host import has_numpy, np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from impl.memory.spans import Lifetime
 
-Numbers = NDArray[np.int64]
-Truths = NDArray[np.bool_]
+Numbers: TypeAlias = "NDArray[np.int64]"
+Truths: TypeAlias = "NDArray[np.bool_]"
 
 PLACED = -1       # the low of what has its offset
 NEVER = 1 << 62   # more than any offset
@@ -328,10 +329,12 @@ def improve(spans: Sequence[Lifetime], offsets: dict[int, int], enough: int,
     """Offsets that need less than the given ones, or else these; at best no more than `enough`.
     And how many cells were looked at.
 
-    Half of the budget is for `enough` itself. Then the heights between are halved, each with half
-    of what is left, until one is known to be the least.
+    Without NumPy there is no search. Half of the budget is for `enough` itself. Then the heights
+    between are halved, each with half of what is left, until one is known to be the least.
     """
     solid = [span for span in spans if span.nbytes]
+    if not has_numpy():  # r[impl host.numpy.without]
+        return offsets, 0
     if len(solid) * _price(len(solid), len(_sections(solid))) > budget // 2:
         return offsets, 0  # not enough for a single walk
     problem = Problem(solid)

@@ -14,13 +14,12 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.device import Device, GlobalCounters, Memory
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dialects import Metal as Dialect
 from impl.dialects.metal import ARGUMENTS, LANES, SCRATCH, VALUES
 from impl.errors import CompileError, DeviceError
+from impl.host import np
 from impl.kernel import DeviceLimits
 from impl.kernel.fragments import units_of_metal
 from impl.places import device_number

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from impl import Tensor, nn
 from impl.errors import ArgumentError, ShapeError
+from impl.host import np
 from impl.models.checkpoint import read_folder
 from impl.models.writing import Kept, LanguageModel, Writer, visible, with_kept
 

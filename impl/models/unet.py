@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import numpy as np
-
 from impl import Tensor, TinyJit, nn
 from impl.errors import ArgumentError
+from impl.host import np
 from impl.torch import no_grad
 
 __all__ = ["Diffusion", "UNet", "UNetConfig", "load"]

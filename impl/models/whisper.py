@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from impl import Tensor, nn
 from impl.errors import ShapeError
+from impl.host import np
 from impl.models.checkpoint import read_folder
 from impl.models.writing import Kept, LanguageModel, positions, visible, with_kept
 from impl.torch import no_grad

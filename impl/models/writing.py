@@ -5,10 +5,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from impl import Tensor, TinyJit, Variable, dtypes, nn
 from impl.errors import ArgumentError, ShapeError
+from impl.host import np
 from impl.torch import no_grad
 
 __all__ = ["Kept", "LanguageModel", "Writer", "chosen", "positions", "visible", "with_kept"]

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from impl import settings
 from impl.errors import ArgumentError, DTypeError, ShapeError
+from impl.host import np
 from impl.ir import Shape
 from impl.multi.mesh import Mesh, Sharding, sharding_of
 from impl.multi.pieces import in_words

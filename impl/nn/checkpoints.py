@@ -17,10 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import DType, dtypes, from_bfloat16
 from impl.errors import DTypeError
+from impl.host import np
 from impl.nn.files import open_file
 from impl.tensor import Tensor
 

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
-
 from impl.errors import ArgumentError
+from impl.host import np
 from impl.nn import sampling
 from impl.nn.names import publish
 from impl.nn.sampling import *  # noqa: F403

@@ -20,8 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-import numpy as np
-
 from impl import distributed, settings
 from impl.dtypes import DType, dtypes, from_bfloat16
 from impl.errors import (
@@ -31,6 +29,7 @@ from impl.errors import (
     FileRefusedError,
     nearest,
 )
+from impl.host import np
 from impl.tensor import Tensor
 
 #: The dtypes of the format.

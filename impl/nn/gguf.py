@@ -12,10 +12,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from impl.dtypes import DType, dtypes, from_bfloat16
 from impl.errors import DTypeError
+from impl.host import np
 from impl.nn.files import open_file
 from impl.tensor import Tensor
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NoReturn
 
-import numpy as np
-
 from impl.errors import ShapeError
+from impl.host import np
 from impl.nn.names import missing, publish
 from impl.tensor import Tensor
 

@@ -11,10 +11,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import DType, dtypes, sum_accumulator
 from impl.errors import ArgumentError, DTypeError, SettingError, ShapeError
+from impl.host import np
 from impl.nn.names import missing, publish
 from impl.nn.state import laid_as
 from impl.tensor import Tensor

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from impl.errors import ArgumentError, DTypeError
+from impl.host import np
 from impl.nn import checkpoints
 from impl.nn.files import open_file, safe_load, safe_metadata, safe_save
 from impl.tensor import Tensor

@@ -4,9 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import dtypes
+from impl.host import np
 from impl.tensor import Tensor
 from impl.tensor.autograd import GradientMode
 

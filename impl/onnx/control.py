@@ -4,8 +4,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
+from impl.host import np
 from impl.onnx.movement import positive
 from impl.onnx.operators import Host, ModelError, Value, host_array, ints, operator, tensor_of
 from impl.tensor import Tensor

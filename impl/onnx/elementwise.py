@@ -5,9 +5,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import dtypes
+from impl.host import np
 from impl.onnx.narrow import narrowed
 from impl.onnx.operators import Host, Value, dtype_of, host_array, operator, tensor_of
 from impl.tensor import Tensor

@@ -7,9 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.errors import TensorScheduleError, nearest
+from impl.host import np
 from impl.onnx.operators import (
     DTYPES,
     LITTLE,

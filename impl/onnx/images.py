@@ -5,9 +5,8 @@ import itertools
 import math
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import dtypes
+from impl.host import np
 from impl.onnx.operators import Host, ints, operator
 from impl.tensor import Tensor
 

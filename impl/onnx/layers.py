@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import dtypes
 from impl.errors import ShapeError
+from impl.host import np
 from impl.onnx.operators import Host, ints, operator
 from impl.tensor import Tensor
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import DType, dtypes
 from impl.errors import ArgumentError, TensorScheduleError
+from impl.host import np
 from impl.tensor import Tensor
 
 #: Numbers that are known.

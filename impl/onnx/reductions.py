@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import dtypes
+from impl.host import np
 from impl.onnx.operators import Host, ints, operator
 from impl.tensor import Tensor
 

@@ -3,10 +3,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from impl import fft
 from impl.complex import Complex
+from impl.host import np
 from impl.onnx.operators import Host, dtype_of, operator
 from impl.tensor import Tensor
 

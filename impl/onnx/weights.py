@@ -10,9 +10,8 @@ import os
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from impl.errors import ArgumentError
+from impl.host import np
 from impl.onnx.operators import (
     DTYPES,
     HELD,

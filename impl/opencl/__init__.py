@@ -12,8 +12,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl import settings
 from impl.caching.disk import store
 from impl.device import Device, GlobalCounters, Launch, Memory, Table, kept_bytes
@@ -22,6 +20,7 @@ from impl.device.remote import DeviceMemory, Pooled
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dialects import OpenCL
 from impl.errors import CompileError, DeviceError
+from impl.host import np
 from impl.kernel import DeviceLimits
 from impl.opencl.memory import OpenCLBuffers
 from impl.opencl.table import OpenCLTable

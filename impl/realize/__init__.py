@@ -38,7 +38,12 @@ from impl.realize.run import (
     poison,
     programs_of,
 )
-from impl.realize.schedule import run_schedule, schedule, schedule_document
+from impl.realize.schedule import (
+    run_schedule,
+    schedule,
+    schedule_document,
+    schedule_with_kernels,
+)
 from impl.realize.session import session
 from impl.realize.values import (
     adopt,
@@ -57,5 +62,5 @@ __all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "NESTED_ATT
            "ensure_memory", "environment", "handlers_noted", "in_force", "is_nested", "items_of",
            "lock", "measured", "part_from_others", "peek", "pieces", "planned", "planned_run",
            "poison", "programs_of", "put_pieces", "read", "read_part", "realize", "refuse_reading",
-           "run_loop", "run_schedule", "schedule", "schedule_document", "seen", "session",
-           "values_of"]
+           "run_loop", "run_schedule", "schedule", "schedule_document",
+           "schedule_with_kernels", "seen", "session", "values_of"]

@@ -3,11 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from impl.device import Device, Memory
 from impl.dtypes import DType, dtypes, from_bfloat16
 from impl.errors import NaNError
+from impl.host import np
 from impl.ir import line_of
 from impl.realize.run import Run
 from impl.schedule import label, shown_numbers

@@ -8,13 +8,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from impl import settings
 from impl.device import Along, Device, DeviceBackend, Memory, Table
 from impl.dtypes import dtypes
 from impl.effects import Buffer
 from impl.errors import ArgumentError
+from impl.host import np
 from impl.ir import Ops, UOp, toposort
 from impl.loops import LoopInfo
 from impl.loops import body as body_on

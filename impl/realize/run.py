@@ -4,8 +4,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl import settings, symbolic
 from impl.caching import Canonical
 from impl.collectives import MeshDevice
@@ -15,6 +13,7 @@ from impl.device import Device, GlobalCounters, Memory, Program
 from impl.device.lent import is_seen, lent
 from impl.effects import Buffer, Effects, advance, living, lock, mark_realized
 from impl.errors import CompileError, DeviceError, GraphError, TensorScheduleError
+from impl.host import np
 from impl.ir import UOp, in_memory
 from impl.multi import Mesh, Sharding
 from impl.places import Place

@@ -7,6 +7,7 @@ from typing import Any
 from impl import settings
 from impl.device import Device, Program
 from impl.effects import Holder, lock
+from impl.ir import UOp
 from impl.realize.journey import language_rewrites, rewrite_rows, step_rows
 from impl.realize.launching import ExecItem, items_of
 from impl.realize.planning import (
@@ -82,6 +83,21 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
     With `named` buffers have the names of the user's variables.
     With both TRACK_MATCH_STATS=2 and `programs` it has what rules and steps did, one by one.
     """
+    return _described(holders, programs, steps, rounds, named)[0]
+
+
+def schedule_with_kernels(holders: Sequence[Holder]) -> tuple[dict[str, Any], dict[int, UOp]]:
+    """`schedule_document` with programs, and the kernels as they were planned, by their ids: for
+    who prints them in languages of devices that are not here.
+    """
+    rows, plan = _described(holders, programs=True)
+    return rows, {row["id"]: plan.kernels[row["id"]].ast for row in rows["kernels"]
+                  if plan.kernels[row["id"]].task is None}
+
+
+def _described(holders: Sequence[Holder], programs: bool = False, steps: bool = False,
+               rounds: bool = False, named: bool = False) -> tuple[dict[str, Any], Plan]:
+    """The document of some values, and their plan."""
     follow = programs and settings.get("TRACK_MATCH_STATS") >= 2
     with lock, collector_at_rest():
         session.run_scheduled()
@@ -105,7 +121,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
                 row["journey"] = step_rows(kernel, program.steps, program.reasons)
                 made += language_rewrites(kernel, program.steps)
             rows["rewrites"] = rewrite_rows(made)
-        return rows
+        return rows, request.plan
 
 
 KernelRow = dict[str, Any]

@@ -5,8 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from impl.caching import short_key
 from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters, Memory
@@ -14,6 +12,7 @@ from impl.device.lent import adopted, lent_elements
 from impl.dtypes import as_dtype
 from impl.effects import Buffer, Holder, Placeholder, leaf_of, lock, mark_realized
 from impl.errors import DeviceError
+from impl.host import np
 from impl.ir import Ops, UOp, in_memory
 from impl.multi import Mesh
 from impl.places import Place
@@ -247,4 +246,4 @@ def peek(holder: Holder) -> np.ndarray | None:
             return whole
         if buffer.memory is not None:
             return buffer.memory.device.copy_out(buffer.memory, buffer.dtype, buffer.size)
-        return None if buffer.host is None else buffer.host.reshape(-1)
+        return None if buffer.host is None else np.asarray(buffer.host).reshape(-1)

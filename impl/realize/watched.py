@@ -3,11 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from impl.custom import WrittenText
 from impl.device import Memory, Program
 from impl.errors import DeviceError
+from impl.host import np
 from impl.ir import Ops
 
 #: Bytes before and after each argument that nobody may change; a multiple of every alignment.

@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from impl.dtypes import DType, dtypes
+from impl.dtypes import DType, dtypes, wrap
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import Early, Way
 from impl.lowering.lower import Address
@@ -208,8 +208,7 @@ class Accesses(Values):
                 conditions[first]))
 
     def _nothing(self, dtype: DType) -> str:
-        return self.dialect.literal(
-            dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0, dtype)
+        return self.dialect.literal(wrap(0, dtype), dtype)
 
     def _whole_load(self, node: UOp, address: Operand, guard: Operand | None,
                     vector: UOp) -> Operand:

@@ -5,12 +5,11 @@ import inspect
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-import numpy as np
-
 from impl import symbolic
 from impl.effects import Buffer
 from impl.errors import ReplayError, VariableError
 from impl.following.reads import MOST_BYTES
+from impl.host import np
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh
 from impl.tensor import Tensor

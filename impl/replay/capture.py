@@ -7,8 +7,6 @@ import weakref
 from collections.abc import Container, Sequence
 from typing import Any
 
-import numpy as np
-
 from impl import realize, symbolic
 from impl.effects import (
     Buffer,
@@ -20,9 +18,10 @@ from impl.effects import (
     recall_realized,
 )
 from impl.errors import VariableError, user_line
-from impl.following.pure import PLAIN
+from impl.following.pure import plain_types
 from impl.following.reads import Reads, Reason
 from impl.gradient import below, expression_of, leading_to, reached
+from impl.host import np
 from impl.ir import Ops, UOp, toposort
 from impl.replay.arguments import Arguments, form, shown, take_apart
 from impl.replay.history import SIZES, Expressions
@@ -260,7 +259,7 @@ class Capture:
                   if hasattr(part, "value")}
 
         def check(part: Any) -> Any:
-            if not isinstance(part, (Tensor, UOp, *PLAIN, type, types.FunctionType,
+            if not isinstance(part, (Tensor, UOp, *plain_types(), type, types.FunctionType,
                                      types.ModuleType, symbolic.Size)) and id(part) not in known:
                 remedy = ("give arrays as tensors, Tensor(array), and return tensors"
                           if isinstance(part, np.ndarray) else

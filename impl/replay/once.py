@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from impl import realize
 from impl.effects import Buffer, Effects, is_lost, lock
 from impl.errors import ReplayError
 from impl.following.reads import Reason
+from impl.host import np
 from impl.ir import Ops, Shape, UOp
 from impl.realize import session
 from impl.replay.arguments import take_apart

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from impl import symbolic
+from impl.host import np
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, DeviceLimits, buffer_key
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-import numpy as np
-
 from impl.dtypes import dtypes
 from impl.errors import DeviceError, ShapeError
 from impl.gradient import nodes
+from impl.host import np
 from impl.ir import UOp
 from impl.places import device_kind, device_number
 from impl.tensor.autograd import Autograd

@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
-import numpy as np
-
 from impl.dtypes import DType, as_dtype, dtypes, from_bfloat16, promoted, to_bfloat16
 from impl.effects import constant_of, lock, new_buffer_node, register, write
 from impl.errors import (
@@ -24,12 +22,20 @@ from impl.errors import (
     VariableError,
 )
 from impl.gradient import nodes
+from impl.host import has_numpy, np
 from impl.ir import Ops, Shape, UOp, in_memory, note_late
 from impl.multi import Mesh, Sharding
 from impl.places import Place, copied_to, is_free
 from impl.symbolic import as_size, is_symbolic
 from impl.tensor.broadcasting import bits_as, broadcast_pair, converted, weak_dtype
-from impl.tensor.host import as_array, as_cast, dtype_of_number, of_others
+from impl.tensor.host import (
+    Listed,
+    as_array,
+    as_cast,
+    dtype_of_number,
+    of_others,
+    refuse_tensors,
+)
 from impl.tensor.names import Named, either, missing
 from impl.tensor.origins import note_origin
 from impl.tensor.parameters import (
@@ -129,6 +135,10 @@ class TensorBase(metaclass=Named):
             return UOp.const(dtype or dtype_of_number(data), data)
         if not isinstance(data, (list, tuple)):
             data, dtype = of_others(data, dtype)
+        elif not has_numpy():
+            refuse_tensors(data)
+            given = Listed(data, dtype)  # r[impl host.numpy.without]
+            return new_buffer_node(self.device.members()[0], given.dtype, given.shape, given)
         array = as_array(data, dtype)
         if dtype is None and isinstance(data, (list, tuple)) and array.dtype.kind == "f":
             dtype = dtypes.default_float
@@ -242,7 +252,8 @@ class TensorBase(metaclass=Named):
 
     def _known_elements(self, most: int = _MOST_SHOWN) -> np.ndarray | None:
         """The elements, if they are few and nothing has to be computed for them."""
-        if any(is_symbolic(size) for size in self.shape) or self.numel() > most:
+        if any(is_symbolic(size) for size in self.shape) or self.numel() > most \
+                or not has_numpy():
             return None
         narrow = self.dtype is dtypes.bfloat16
         constant = constant_of(self.uop)

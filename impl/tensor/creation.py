@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Self
 
-import numpy as np
-
 from impl.dtypes import DType, Scalar, as_dtype, dtypes
 from impl.effects import new_buffer_node
 from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast
+from impl.host import np
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh, Sharding
 from impl.symbolic import Variable, as_size, is_number, is_symbolic

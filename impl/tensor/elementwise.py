@@ -5,13 +5,12 @@ import math
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
-
 from impl.dtypes import HALF, DType, dtypes, promoted, sum_accumulator
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.custom import ruled, with_gradient
 from impl.gradient.nodes import binary, cast, scale, unary, where
+from impl.host import np
 from impl.ir import Ops, UOp
 from impl.symbolic import identical, is_symbolic
 from impl.tensor.base import TensorBase

@@ -3,10 +3,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from impl.dtypes import DType, Scalar, as_dtype, dtypes
+from impl.dtypes import DType, Scalar, as_dtype, dtypes, to_bfloat16, wrap
 from impl.errors import ComplexError, DTypeError, ShapeError
+from impl.host import np
 from impl.ir import UOp
 from impl.symbolic import as_size
 
@@ -64,26 +63,93 @@ def as_array(data: Any, dtype: DType | None) -> np.ndarray:
     else:
         array = np.asarray(data)
     if array.dtype.kind == "c":
-        raise ComplexError("Tensor", "complex numbers are a pair of real tensors",
-                           "make it of both parts: torch.complex(real, imag)")
+        raise _complex()
     if array.dtype.kind not in "biuf":
         for one in array.flat:
             as_size(one)  # which refuses a variable without a value
-        raise DTypeError("Tensor", f"data of type {type(data).__name__} and dtype {array.dtype} "
-                         "are no numbers", "give numbers, nested lists or a NumPy array")
+        raise _no_numbers(type(data).__name__, array.dtype)
     if dtype is None:
         as_dtype(array.dtype)
     return array
 
 
 def _array_of_lists(data: Any) -> np.ndarray:
-    if _holds_tensors(data):
-        raise DTypeError("Tensor", "the list holds tensors", "join them: Tensor.stack(*tensors)")
+    refuse_tensors(data)
     try:
         return np.array(data)
     except ValueError as error:
-        raise ShapeError("Tensor", f"the nested lists are ragged ({error})",
-                         "make all lists of one level equally long") from None
+        raise _ragged(error) from None
+
+
+class Listed:
+    """The numbers of nested lists, where NumPy cannot be imported. It finds its array in them."""
+
+    __slots__ = ("dtype", "shape", "numbers")
+
+    def __init__(self, data: Any, dtype: DType | None) -> None:
+        self.shape, found = _flat(data)
+        for one in found:
+            if not isinstance(one, (bool, int, float)):
+                _refuse_entry(one)
+        self.dtype = _dtype_of_numbers(found) if dtype is None else dtype
+        self.numbers = [wrap(one, self.dtype) for one in found]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """What is copied to a device."""
+        narrow = self.dtype is dtypes.bfloat16
+        array = np.array(self.numbers, np.float32 if narrow else self.dtype.numpy)
+        return (to_bfloat16(array) if narrow else array).reshape(self.shape)
+
+
+def _flat(data: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """The shape of nested lists, and what is in them."""
+    level, shape = [data], list[int]()
+    while level and all(isinstance(one, (list, tuple)) for one in level):
+        sizes = {len(one) for one in level}
+        if len(sizes) > 1:
+            raise _ragged(f"lengths {sorted(sizes)}")
+        shape += sizes
+        level = [item for one in level for item in one]
+    if any(isinstance(one, (list, tuple)) for one in level):
+        raise _ragged("numbers beside lists")
+    return tuple(shape), level
+
+
+def _dtype_of_numbers(numbers: list[Any]) -> DType:
+    if not numbers or any(isinstance(one, float) for one in numbers):
+        return dtypes.default_float
+    if all(isinstance(one, bool) for one in numbers):
+        return dtypes.bool
+    return _smallest_int(min(numbers), max(numbers))
+
+
+def _refuse_entry(one: Any) -> None:
+    """Raise the error about what is no number."""
+    if isinstance(one, complex):
+        raise _complex()
+    as_size(one)  # which refuses a variable without a value
+    raise _no_numbers("list", type(one).__name__)
+
+
+def _ragged(why: Any) -> ShapeError:
+    return ShapeError("Tensor", f"the nested lists are ragged ({why})",
+                      "make all lists of one level equally long")
+
+
+def _complex() -> ComplexError:
+    return ComplexError("Tensor", "complex numbers are a pair of real tensors",
+                        "make it of both parts: torch.complex(real, imag)")
+
+
+def _no_numbers(kind: str, dtype: Any) -> DTypeError:
+    return DTypeError("Tensor", f"data of type {kind} and dtype {dtype} are no numbers",
+                      "give numbers, nested lists or a NumPy array")
+
+
+def refuse_tensors(data: Any) -> None:
+    """Raise DTypeError if nested lists hold tensors."""
+    if _holds_tensors(data):
+        raise DTypeError("Tensor", "the list holds tensors", "join them: Tensor.stack(*tensors)")
 
 
 def _holds_tensors(data: Any) -> bool:

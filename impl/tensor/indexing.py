@@ -4,12 +4,11 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
-import numpy as np
-
 from impl.dtypes import DType, dtypes
 from impl.errors import AxisError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, shape_of, where
+from impl.host import np
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import as_size, identical, is_number, is_symbolic
 from impl.tensor.base import TensorBase

@@ -9,10 +9,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
-
 from impl.dtypes import dtypes
 from impl.errors import ShapeError
+from impl.host import np
 from impl.tensor.aliases import Aliases
 
 _KINDS = "buif"

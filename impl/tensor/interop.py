@@ -4,10 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
-
 from impl.dtypes import dtypes
 from impl.errors import DeviceError
+from impl.host import np
 from impl.multi import Mesh, Sharding
 from impl.tensor.inplace import InPlace
 

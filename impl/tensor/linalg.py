@@ -12,13 +12,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from impl.dtypes import DType, dtypes, promoted
 from impl.effects import Placeholder, is_lost
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import Custom, compute_gradients, nodes
 from impl.gradient.custom import with_gradient
+from impl.host import np
 from impl.ir import Ops, UOp
 from impl.loops import on_host
 from impl.tensor.losses import Losses

@@ -6,11 +6,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-import numpy as np
-
 from impl.dtypes import DType, Scalar, dtypes, promoted
 from impl.errors import AxisError, DTypeError, ShapeError
 from impl.gradient import nodes
+from impl.host import np
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh, rolled
 from impl.symbolic import Variable, as_size, is_number, is_symbolic, present

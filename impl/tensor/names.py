@@ -13,8 +13,6 @@ from numbers import Integral, Number, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
-import numpy as np
-
 from impl.dtypes import as_dtype
 from impl.errors import (
     ArgumentError,
@@ -25,6 +23,7 @@ from impl.errors import (
     nearest,
     user_line,
 )
+from impl.host import np
 
 
 def either(axis: Any, dim: Any) -> Any:
@@ -303,7 +302,7 @@ class _Keywords:
         """
         step = error.__traceback__
         while step is not None:
-            if not step.tb_frame.f_code.co_filename.startswith(_FLOORS):
+            if not _is_of_floors(step.tb_frame.f_code.co_filename):
                 return
             step = step.tb_next
         first = next(iter(self.places), "") in ("self", "cls")
@@ -322,9 +321,14 @@ class _Keywords:
 
 _HERE = str(Path(__file__).parent.parent)
 #: Where an error has to come from that is about arguments.
-_FLOORS = (*(f"{_HERE}{os.sep}{name}" for name in (
-    "tensor", "gradient", "symbolic", "multi", "ir.py", "dtypes.py", "places.py")),
-    str(Path(np.__file__).parent))
+_FLOORS = tuple(f"{_HERE}{os.sep}{name}" for name in (
+    "tensor", "gradient", "symbolic", "multi", "ir.py", "dtypes.py", "places.py"))
+
+
+def _is_of_floors(filename: str) -> bool:
+    """Whether a file belongs to what stands below a tensor's methods, or to NumPy."""
+    return filename.startswith(_FLOORS) or "numpy" in sys.modules and filename.startswith(
+        os.path.dirname(np.__file__))
 
 
 def _same(one: Any, two: Any) -> bool:

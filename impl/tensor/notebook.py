@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import html
 
-import numpy as np
+from impl.host import np
 
 #: Rows and columns that are shown at each end, bars of the histogram, and its size in pixels.
 _EDGE, _BARS, _WIDE, _HIGH = 3, 24, 240, 48

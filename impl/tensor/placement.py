@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
-
 from impl.dtypes import dtypes
 from impl.effects import new_buffer_node
 from impl.errors import ArgumentError, ShapeError
+from impl.host import np
 from impl.ir import Ops, UOp
 from impl.multi import PLAIN_AXIS, LocalForm, Mesh, Sharding, Wish, sharding_of
 from impl.tensor.base import TensorBase

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
+from impl.host import np
 from impl.ir import UOp
 from impl.multi import Mesh
 from impl.places import Place

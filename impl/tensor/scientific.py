@@ -9,10 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from impl.dtypes import dtypes
 from impl.errors import ArgumentError, ShapeError
+from impl.host import np
 from impl.tensor.linalg import Linalg, following
 
 

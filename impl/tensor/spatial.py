@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-import numpy as np
-
 from impl.dtypes import dtypes, sum_accumulator
 from impl.errors import ShapeError
 from impl.gradient import nodes
+from impl.host import np
 from impl.ir import Ops, UOp
 from impl.tensor.matrices import Matrices
 from impl.tensor.products import pair

@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from impl.dtypes import dtypes
 from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, where
+from impl.host import np
 from impl.ir import Ops, UOp
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import spread, whole

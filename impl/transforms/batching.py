@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from impl.dtypes import dtypes
 from impl.effects import Placeholder
 from impl.errors import ArgumentError, AxisError, GraphError, ShapeError
@@ -23,6 +21,7 @@ from impl.gradient.custom import with_gradient
 from impl.gradient.loops import params_of, stored
 from impl.gradient.nodes import shape_of, where
 from impl.gradient.substitution import overwritten, substituted
+from impl.host import np
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, give_origin
 from impl.loops import LoopInfo, body, on_host, outputs, param
 from impl.symbolic import greatest

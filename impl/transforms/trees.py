@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
-
 from impl.errors import ArgumentError, ShapeError
+from impl.host import np
 from impl.replay.arguments import is_record
 from impl.replay.results import mapped
 from impl.tensor import Tensor
 
-#: What a transform takes for a tensor.
-_NUMBERS = (bool, int, float, np.generic, np.ndarray)
+
+def _is_number(part: Any) -> bool:
+    """Whether a transform takes it for a tensor."""
+    return isinstance(part, (bool, int, float, np.generic, np.ndarray))
 
 
 class Tree:
@@ -29,7 +30,7 @@ class Tree:
         self.leaves: list[Tensor] = []
 
         def note(part: Any) -> Any:
-            if bools if isinstance(part, bool) else numbers and isinstance(part, _NUMBERS) \
+            if bools if isinstance(part, bool) else numbers and _is_number(part) \
                     or arrays and isinstance(part, np.ndarray):
                 part = Tensor(part)
             if isinstance(part, Tensor):
@@ -119,7 +120,7 @@ def spread_prefix(prefix: Any, value: Any, operation: str) -> Iterator[Any]:
     Raises:
         ArgumentError: the prefix has containers that the tree has not.
     """
-    if isinstance(value, Tensor) or isinstance(value, _NUMBERS):
+    if isinstance(value, Tensor) or _is_number(value):
         if isinstance(prefix, (list, tuple, dict)):
             raise ArgumentError(operation, f"{prefix!r} is said of one tensor",
                                 "give an axis or None for a tensor")

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import numpy as np
-
 from impl.device import Device, GlobalCounters, Memory, kept_bytes
 from impl.device.remote import DeviceMemory, Pooled
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dialects import WGSL
 from impl.errors import CompileError, DeviceError
+from impl.host import np
 from impl.ir import Ops, UOp
 from impl.kernel import DeviceLimits
 from impl.places import device_number

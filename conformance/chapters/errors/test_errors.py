@@ -30,7 +30,7 @@ BUILT_IN = {
     "NameMissingError": AttributeError, "ArgumentError": TypeError,
     "DistributedError": RuntimeError, "ExportError": RuntimeError,
     "FileMissingError": FileNotFoundError, "FileRefusedError": OSError,
-    "ValueOutsideError": ValueError,
+    "ValueOutsideError": ValueError, "LibraryMissingError": ImportError,
 }
 
 CLASSES = [each for each in vars(errors).values()
