@@ -88,6 +88,7 @@ class _Plan(NamedTuple):
     turned: bool = False  # it reads its sources along the other axis
     apart: bool = False   # memory forbids it to be where its sources are
     alone: bool = False
+    crossed: tuple[int, ...] = ()  # of these alone it reads the other axis
 
 
 def built(plans: Sequence[_Plan], extents: Mapping[str, int]) -> Problem:
@@ -104,7 +105,8 @@ def built(plans: Sequence[_Plan], extents: Mapping[str, int]) -> Problem:
                           prod(extents[name] for name in around), plan.alone))
         sizes[f"v{number}"] = ITEM * prod(loops.values())
         edges += [Edge(source, number,
-                       frozenset() if plan.turned else frozenset(walks[source] & set(loops)),
+                       frozenset() if plan.turned or source in plan.crossed
+                       else frozenset(walks[source] & set(loops)),
                        not plan.apart) for source in plan.sources if source >= 0]
     return Problem(stages, edges, sizes)
 
@@ -116,6 +118,10 @@ def problems() -> Iterator[Problem]:
         yield built([_Plan("ij", (-1,))], extents)
         for one, other, turned, apart in product(shapes, shapes, (False, True), (False, True)):
             yield built([_Plan(one, (-1,)), _Plan(other, (0,), turned, apart)], extents)
+    yield built([_Plan("ij", (-1,)), _Plan("ij", ()), _Plan("i", ())], FEW)  # numbers are stored
+    for extents, crossed in product((FEW, EXTENTS), (0, 1)):  # e + f.T, and e.T + f
+        yield built([_Plan("ij", (-1,)), _Plan("ij", (0,)),
+                     _Plan("ij", (0, 1), crossed=(crossed,))], extents)
     chooser = random.Random(0)
     for count in (3, 3, 4, 5):
         for _ in range(120):
@@ -331,7 +337,8 @@ def install(module: ModuleType) -> None:
         planned, storage_of = placement.stages, placement.storage
         if not fuse or not planned:
             return ours(placement, limits, fuse)
-        stages, edges, loops = described(planned, storage_of, walks_alike, extent)
+        devices = [placement.values[storage_of[one.write.value]].device for one in planned]
+        stages, edges, loops = described(planned, storage_of, devices, walks_alike, extent)
         answer = module.partition(stages, edges, limits)
         unlike = wrong_answer(stages, answer)
         if unlike:
@@ -342,19 +349,34 @@ def install(module: ModuleType) -> None:
             order = [name for name in loops[kernel.stages[0]] if name in kernel.loops]
             members = [module.Member(planned[at], [loops[at][name] for name in order])
                        for at in kernel.stages]
-            devices = {placement.values[storage_of[one.write.value]].device for one in mine}
-            if len(devices) > 1:
+            places = {devices[at] for at in kernel.stages}
+            if len(places) > 1:
                 raise ValueError(f"the stages {list(kernel.stages)} are on several devices")
             storages = {storage_of[a.value] for one in mine for a in (*one.reads, one.write)}
             groups.append(module.Group(
-                number, devices.pop(), members, [extent(loop) for loop in members[0].prefix],
+                number, places.pop(), members, [extent(loop) for loop in members[0].prefix],
                 sum(one.form.operations for one in mine), arguments=storages))
         return module.Grouping(groups, [])
 
     module.__dict__["group_stages"] = group_stages
 
 
-def described(planned: Sequence[Any], storage_of: Sequence[int], walks_alike: Any,
+def _filled(planned: Sequence[Any], devices: Sequence[Any],
+            extent: Any) -> Iterator[tuple[int, int, tuple[Any, Any]]]:
+    """Pairs of loops of a stage that reads nothing and of the last one with loops as long."""
+    latest: dict[Any, int] = {}
+    for at, one in enumerate(planned):
+        mine = one.form.independent
+        key = devices[at], *[extent(loop) for loop in mine]
+        if not one.reads and key in latest:
+            before = latest[key]
+            yield from ((before, at, pair) for pair in zip(
+                planned[before].form.independent, mine, strict=True))
+        latest[key] = at
+
+
+def described(planned: Sequence[Any], storage_of: Sequence[int], devices: Sequence[Any],
+              walks_alike: Any,
               extent: Any) -> tuple[list[Stage], list[Edge], list[dict[str, Any]]]:
     """The runtime's stages for the reader, their edges, and the loops of each by name."""
     names = _Names(planned)
@@ -381,7 +403,7 @@ def described(planned: Sequence[Any], storage_of: Sequence[int], walks_alike: An
         writers[target].append((at, one.write))
     pairs = [(before, at, pair) for (before, at), found in alike.items()
              for several in found for pair in several]
-    for before, at, (one, other) in (*pairs, *shared):
+    for before, at, (one, other) in (*pairs, *shared, *_filled(planned, devices, extent)):
         names.same((before, one), (at, other))
     loops = [{names.of(at, loop): loop for loop in one.form.independent}
              for at, one in enumerate(planned)]
@@ -475,7 +497,8 @@ are limits.parallel and limits.small_kernel.""",
         "limits.parallel, the stage joins only if all the work together is at most "
         "limits.small_kernel, or if no stage of the kernel has more iterations of its own.",
         "Two stages with no edge between them may still read one value. Let a stage join a kernel "
-        "that reads what it reads, if both keep all their loops.",
+        "that reads what it reads, if both keep all their loops. A stage that reads nothing (it "
+        "stores a number everywhere) joins a kernel with the loops that it has.",
         "A kernel that a stage joins has to come after all that the stage needs: compare the "
         "places of kernels, not the numbers of stages."),
     counterexamples=fusion, number=8, heads=HEADS, install=install, score=score)

@@ -134,6 +134,9 @@ REPLACED = (
     Problem((A, _row("neg", "a"), _row("exp", "a")), ("exp",), replaced=(("a", "neg"),)),
     Problem((A, B, _row("neg", "a"), _row("exp", "neg")), ("exp",),
             replaced=(("neg", "b"), ("a", "b"))),
+    Problem((A, B, _row("c")), ("a",), replaced=(("a", "b"), ("b", "c"))),
+    Problem((A, B, _row("neg", "a"), _row("exp", "neg"), _row("add", "exp b")), ("add",),
+            replaced=(("exp", "b"), ("a", "b"))),
     Problem((*LADDER, B), (LADDER[-1][0],), replaced=(("a", "b"),)),
     Problem((*CHAIN, B), (CHAIN[-1][0],), replaced=(("a", "b"),)))
 

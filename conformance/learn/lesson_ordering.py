@@ -76,6 +76,8 @@ def problems() -> Iterator[Problem]:
     """Small problems from the smallest up: all of up to three kernels, then some larger ones."""
     for count in (1, 2, 3):
         yield from map(versioned, product(_KERNELS, repeat=count))
+    # A kernel meets each of the others in two places.
+    yield versioned([((), (_WHOLE,)), ((_LEFT, _RIGHT), ()), ((), (_WHOLE,))])
     chooser = random.Random(0)
     for count in (4, 5, 6, 7):
         for _ in range(60):

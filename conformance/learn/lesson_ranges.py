@@ -225,6 +225,8 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
 
 def _unlike(answer: Any, problem: Problem) -> tuple[str, str] | None:
     """What keeps an answer from being an index and a condition at all."""
+    if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], list):
+        return "raised", "the index that source answers is a list; make a tuple of it"
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], tuple):
         return "raised", f"source answers {_shown(answer)}, and not (index, condition)"
     index, inside = answer

@@ -387,7 +387,8 @@ REFERENCE = Lesson(
     floordiv floormod and or xor                         of whole numbers and of bool
     cmplt cmple cmpeq cmpne                              of all types; the result is bool
     where                                                of a bool and two of one type
-    cast                                                 from any type to any
+    cast                                                 from any type to any; a float that does not
+                                                         fit a whole number may become any
 `dtype` is the NumPy dtype of the result: float32, int32, uint8 or bool. `given` are arrays of one
 shape, or of shapes that NumPy broadcasts. Nobody may change them. A program is a list of
 statements:

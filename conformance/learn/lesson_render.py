@@ -183,6 +183,8 @@ def kernels() -> dict[str, Kernel]:
             (i,), Store("p0", i, largest(load(2, row), k))),
         "p0[0] = the sum of p1[i2 * 2 + i3] for i2 < 4, i3 < 2": Kernel((), Store(
             "p0", zero, total(load(1, flat((k, 2), (q, 1))), k, q))),
+        "p0[0] = the sum of cube(p1[i2]) * p2[i2 * 2 + i3] for i2 < 4, i3 < 2": Kernel((), Store(
+            "p0", zero, total(multiply(cube(load(1, k)), load(2, flat((k, 2), (q, 1)))), k, q))),
         "p0[i0] = the sum of p1[i2] for i2 < 0, plus 1, for i0 < 3": Kernel((i,), Store(
             "p0", i, add(total(load(1, none), none), number(1)))),
         "p0[i0 * 4 + i1] = p1[i0 * 4 + i1] - s, where s is the sum of p1[i0 * 4 + i2] for i2 < 4, "
@@ -289,7 +291,9 @@ def needed(kernel: Kernel) -> Counter[str]:
         inner = [each for each in reductions if free & {*each.src[1:]}]
         if inner:
             around = home.get(inner[0]) or home.setdefault(inner[0], path(inner[0]))
-            return (*around, *inner[0].src[1:])
+            over = inner[0].src[1:]
+            return (*around, *over[:max(place for place, each in enumerate(over, 1)
+                                        if each in free)])
         deepest = max((place for place, each in enumerate(kernel.loops, 1) if each in free),
                       default=0)
         return kernel.loops[:deepest]
@@ -309,7 +313,7 @@ def needed(kernel: Kernel) -> Counter[str]:
 HEAD = """\
 #include <math.h>
 #include <stdio.h>
-static long counts[4], outside; static float spare;
+static long counts[4], outside; static float spare; static char none[1];
 static float cube(float x) { counts[3]++; return x * x * x; }
 static float larger(float a, float b) { return a > b ? a : b; }
 static float *at(float *memory, int which, long index) {
@@ -331,7 +335,9 @@ def watched(text: str) -> str:
             end += 1
         inner = watched(text[opening.end():end - 1])
         which = opening.group(1)
-        found += [text[place:opening.start()], f"(*at(p{which}, {which}, {inner}))"]
+        # &none[..] - none: C takes a float for an argument, and for an index it does not.
+        found += [text[place:opening.start()],
+                  f"(*at(p{which}, {which}, &none[{inner}] - none))"]
         place = end
     return "".join([*found, text[place:]])
 
@@ -660,7 +666,8 @@ A value says
     value.src          the values that it is made of
     value.type         its type in C
     value.text(a, b)   its text in C, from the texts of its sources; that of a loop or a number
-                       takes none: value.text()
+                       takes none: value.text(). If a load has a condition, it is one of the
+                       sources of the load, and in its text
 A loop has loop.opens, the line of C that begins it; a line "}" ends it. A reduction has
     reduce.src         (what it reduces, a loop, perhaps more loops)
     reduce.start       the text of its first value

@@ -88,6 +88,8 @@ MATCHES: tuple[tuple[Pattern, Node], ...] = (
     (_op("add", X, NUMBER, turned=True), made("add", A, B)),
     (_op("add", X, Y, turned=True), made("add", A, B)),
     (_op("add", X, X, turned=True), made("add", A, B)),
+    (_op("neg", _op("exp", X, name="y")), made("neg", made("exp", A))),
+    (_op("neg", _op("add", X, Y, turned=True)), made("neg", made("add", A, B))),
     (_op("sub", _op("neg", X), X), made("sub", made("neg", A), A)),
     (_op("sub", _op("neg", X), X), made("sub", made("neg", A), B)),
     (_op("add", _op("neg", X), X, turned=True), made("add", A, made("neg", A))),
@@ -419,7 +421,7 @@ A pattern says what a node has to look like:
     pattern.name            the name under which the node is found, or None
 A node has node.op, node.src (a tuple) and node.arg. Nodes with the same parts are one object.
 `change(node)` answers what the first rule that applies makes of a node, or None; `like(node,
-sources)` is a node like it with other sources. Sources are looked at from left to right.""",
+sources)` is a node like it with other sources.""",
     heads='''\
 def match(pattern, node):
     """All ways in which the pattern fits, as a list of dicts from names to nodes.

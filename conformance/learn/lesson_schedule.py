@@ -27,6 +27,7 @@ Document = dict[str, Any]
 Touched = tuple[Sequence[int], Sequence[int]]
 KINDS = ("input", "temporary", "temporary", "output")
 SIZES = (24, 64, 8, 24)
+EMPTY = ("temporary", "output")  # nothing was in them before
 
 
 def built(kernels: Sequence[Touched], order: Sequence[int] | None = None) -> Document:
@@ -68,10 +69,14 @@ def documents() -> Iterator[Document]:
     early = copy.deepcopy(halves)  # it means the first half alone, and the second comes after it
     early["kernels"][2]["reads"][0].update(version=1, stop=32)
     yield {**early, "order": [0, 1, 2]}
+    yield built([((1,), (3,))])  # nobody has put anything into the temporary
     chooser = random.Random(0)
     for _ in range(120):
-        kernels = [(chooser.sample((0, 1, 2), chooser.choice((1, 1, 2))),
-                    [chooser.choice((1, 2, 3))]) for _ in range(chooser.choice((3, 4)))]
+        kernels: list[Touched] = []
+        for _ in range(chooser.choice((3, 4))):
+            filled = sorted({0}.union(*(writes for _, writes in kernels)) - {3})
+            reads = chooser.sample(filled, min(chooser.choice((1, 1, 2)), len(filled)))
+            kernels.append((reads, [chooser.choice((1, 2, 3))]))
         order = list(range(len(kernels)))
         if chooser.random() < 0.5:
             chooser.shuffle(order)
@@ -116,7 +121,8 @@ def too_early(document: Document) -> list[tuple[int, int]]:
             buffer, version = each["buffer"], each["version"]
             later = any(holds.get((buffer, byte), 0) > version
                         for byte in range(each["start"], each["stop"]))
-            if later or version and (buffer, version) not in written:
+            empty = not version and document["buffers"][buffer]["kind"] in EMPTY
+            if later or empty or version and (buffer, version) not in written:
                 found.add((number, buffer))
         for each in kernel["writes"]:
             written.add((each["buffer"], each["version"]))
@@ -219,8 +225,9 @@ A schedule document is a dict:
     document["kernels"]   a list of {"id": 0, "reads": [touch, ...], "writes": [touch, ...]}, by id
     document["order"]     the ids of the kernels as they run
 A touch is {"buffer": 0, "version": 1, "start": 0, "stop": 64}: bytes `start` to `stop` of a buffer.
-Version 0 is what was there before; each write makes the next version, and they are written in that
-order. A write of some bytes leaves the others as they were.""",
+Version 0 is what was there before: something in an input or a state, nothing in a temporary or an
+output. Each write makes the next version, and they are written in that order. A write of some bytes
+leaves the others as they were. All reads of a kernel come before its writes.""",
     heads='''\
 def moved(document):
     """The bytes that all kernels read and write, together."""
@@ -238,7 +245,8 @@ def peak(document):
 def early(document):
     """A list of pairs (kernel, buffer): who reads a version that is not there.
 
-    Either nobody has written it yet, or some of its bytes were overwritten by a later version.
+    Either nobody has written it yet (nobody ever writes version 0 of a temporary), or some of the
+    bytes that are read were overwritten by a later version.
     """
     raise NotImplementedError
 ''',
@@ -249,8 +257,9 @@ def early(document):
         "peak: for each position of the order, which temporaries were touched up to here, and are "
         "touched from here on? Add up their bytes.",
         "The order is not the numbers of the kernels: position 0 is document['order'][0].",
-        "early: go through the kernels in their order, with a dict of what has been written. A "
-        "version above 0 that is not there yet is read too early.",
+        "early: go through the kernels in their order, with a set of what has been written. A "
+        "version that is not in it is read too early. What is in it from the beginning? Version 0 "
+        "of each input and state.",
         "A read can also come too late: a later version of the same bytes has been written. "
         "Of other bytes it does no harm.",
         "A kernel that reads version 1 of a buffer and writes version 2 is right: it reads before "

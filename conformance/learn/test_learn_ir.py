@@ -199,7 +199,25 @@ def into_the_new(root: Any, new: Any) -> Any:
     return became[root]
 
 
+def again(root: Any, new: Any) -> Any:
+    """What stands in the place of a node is replaced in its turn."""
+    found = solution.replaced(root, new)
+    return again(found, new) if found is not root and found in new else found
+
+
+def below_the_replaced(root: Any, new: Any) -> Any:
+    """Makes nodes below what is replaced, which nobody will use."""
+    became = dict(new)
+    for node in solution.walk([root], lambda node: True):
+        if node not in became:
+            sources = [became[each] for each in node.src]
+            became[node] = node.replace(src=sources) if sources != list(node.src) else node
+    return became[root]
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"replaced": again}, "ir.node.immutable: you answer c; it is b"),
+    ({"replaced": below_the_replaced}, "you make 2 new nodes, where 1 are enough"),
     ({"walk": calls_itself}, "raised: your code raised RecursionError"),
     ({"walk": every_way}, "ir.walk.whole: you have asked for the sources of 61 nodes"),
     ({"walk": users_first}, "ir.walk.whole: neg stands before its source a"),
@@ -228,6 +246,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"key": lambda op, src, arg: (op, src, id(arg))}, "ir.identity.one: NaN and NaN are one node"),
     ({"key": lambda op, src, arg: (op, src, type(arg), round(arg, 9) if op == "const" else arg)},
      "ir.identity.one: "),
+    ({"key": lambda op, src, arg: (src, repr(arg))}, "a + b and a * b are two nodes"),
+    ({"key": lambda op, src, arg: (op, src and src[0], repr(arg))}, "ir.identity.one: "),
+    ({"replaced": lambda root, new: solution.replaced(root, {
+        old: node for old, node in new.items() if not old.src})}, "ir.node.immutable: you answer"),
     ({"key": lambda op, src, arg: [op, src, arg]}, "raised: your code raised TypeError"),
 ]
 

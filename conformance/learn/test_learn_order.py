@@ -161,7 +161,38 @@ def by_number(order: Any, nbytes: Any, touched: Any) -> int:
     return int(solution.peak(sorted(order), nbytes, touched))
 
 
+def from_the_back(count: Any, pairs: Any, nbytes: Any, touched: Any) -> Any:
+    turned = [(after, before) for before, after in pairs]
+    return solution.sparing(count, turned, nbytes, touched)[::-1]
+
+
+def begins_late(order: Any, nbytes: Any, touched: Any) -> int:
+    """A temporary is not there yet while its first kernel runs."""
+    alive = [0] * len(order)
+    for each, size in nbytes.items():
+        places = [at for at, kernel in enumerate(order) if each in touched[kernel]]
+        for at in range(places[0] + 1, places[-1] + 1):
+            alive[at] += size
+    return max(alive, default=0)
+
+
+def for_ever(order: Any, nbytes: Any, touched: Any) -> int:
+    """Nothing ever dies."""
+    return sum(nbytes[each] for each in {each for kernel in order for each in touched[kernel]})
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"order": from_the_back}, f"{PEAK}: your order "),
+    ({"order": lambda count, pairs, nbytes, touched: max(
+        (from_the_front(count, pairs, nbytes, touched),
+         from_the_back(count, pairs, nbytes, touched)),
+        key=lambda each: solution.peak(each, nbytes, touched))}, f"{PEAK}: your order "),
+    ({"peak": begins_late}, f"{PEAK}: you say that the order "),
+    ({"peak": for_ever}, f"{PEAK}: you say that the order "),
+    ({"peak": lambda order, nbytes, touched: len(nbytes)}, f"{PEAK}: you say that the order "),
+    ({"peak": lambda order, nbytes, touched: max(nbytes.values(), default=0)},
+     f"{PEAK}: you say that the order "),
+    ({"peak": lambda order, nbytes, touched: None}, "raised: peak answers None"),
     ({"order": lambda count, *more: list(range(count))},
      f"{LEGAL}: in your order 0, 1 kernel 0 runs before kernel 1"),
     ({"order": any_legal}, f"{PEAK}: your order 0, 1, 2, 3 needs "),

@@ -139,7 +139,30 @@ def only_old_readers(stages: Any, held: Any) -> Any:
             and not any(s.overwrites == other.overwrites for other in stages[:s.number])]
 
 
+def overwriters_last(stages: Any, chosen: Any) -> Any:
+    return [s.number for s in stages if s.number not in chosen] + list(chosen)
+
+
+def readers_before_it(stages: Any, chosen: Any) -> Any:
+    """Waits for those readers alone that come before it in the program."""
+    edges = {(one, two) for one, two in lesson_placement.must(stages, chosen)
+             if one < two or (one, two) in lesson_placement.must(stages, [])}
+    return by_edges(stages, edges)
+
+
+def makers_forgotten(stages: Any, chosen: Any) -> Any:
+    """Only readers before writers; who makes what is not looked at."""
+    return by_edges(stages, set(lesson_placement.must(stages, chosen)) - set(
+        lesson_placement.must(stages, [])))
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"order": overwriters_last}, f"{CYCLE}: with 0 in place, stage 0 has to run before stage 1"),
+    ({"order": readers_before_it}, f"{CYCLE}: with 0 in place, stage 1 has to run before stage 0"),
+    ({"order": makers_forgotten}, f"{CYCLE}: "),
+    ({"order": lambda stages, chosen: None}, f"{CYCLE}: you say that there is no order"),
+    ({"order": lambda stages, chosen: [s.number for s in stages]},
+     f"{CYCLE}: with 0 in place, stage 1 has to run before stage 0"),
     ({"place": lambda stages, held: []}, f"{NOTED}: stage 0 has memory of its own, and no hazard"),
     ({"place": lambda stages, held: [s.number for s in stages if s.overwrites]},
      f"{SAFE}: stage 0 is in place, and reads elements of x0 that another of its iterations"),

@@ -21,6 +21,7 @@ from impl.places import Place
 from impl.symbolic import evaluate
 
 published: Any = importlib.import_module("impl.ranges.indices")
+solution: Any = importlib.import_module("conformance.learn.solutions.ranges")
 Source = Callable[..., Any]
 
 
@@ -71,6 +72,52 @@ def place(axis: int, outer: Any, inner: Any, index: Any) -> Any:
     for i, step in parts[1:]:
         flat = flat + i * step
     return flat // (unit // low) % inner[axis]
+
+
+def by_growing(movement: str, argument: Any, shape: Any, index: Any) -> Any:
+    """A run grows on the side whose product is smaller; what is read in it is taken apart by
+    strides.
+    """
+    if movement != "reshape":
+        return right(movement, argument, shape, index)
+    found: list[Any] = [0] * len(shape)
+    theirs = [axis for axis, size in enumerate(shape) if size != 1]
+    mine = [axis for axis, size in enumerate(argument) if size != 1]
+    while theirs:
+        run, flat = [theirs.pop(0)], index[mine[0]]
+        a, b = shape[run[0]], argument[mine.pop(0)]
+        while a != b:
+            if a < b:
+                run.append(theirs.pop(0))
+                a *= shape[run[-1]]
+            else:
+                flat = flat * argument[mine[0]] + index[mine[0]]
+                b *= argument[mine.pop(0)]
+        for axis in run:
+            outermost, a = axis == run[0], a // shape[axis]
+            at = flat if a == 1 else flat // a
+            found[axis] = at if outermost else at % shape[axis]
+    return tuple(found), True
+
+
+def by_the_source(movement: str, argument: Any, shape: Any, index: Any) -> Any:
+    """Axis by axis of the source; conditions only where something was added."""
+    if movement == "permute":
+        return tuple(index[list(argument).index(axis)] for axis in range(len(shape))), True
+    if movement == "flip":
+        found = list(index)
+        for axis in argument:
+            found[axis] = (shape[axis] - 1) - found[axis]
+        return tuple(found), True
+    if movement == "pad":
+        asked = [(index[k] - before >= 0) for k, (before, _) in enumerate(argument) if before]
+        asked += [(index[k] < size + argument[k][0]) for k, size in enumerate(shape)
+                  if argument[k][1]]
+        inside = asked[0] if asked else True
+        for each in asked[1:]:
+            inside = inside & each
+        return tuple(i - before for i, (before, _) in zip(index, argument, strict=True)), inside
+    return right(movement, argument, shape, index)
 
 
 def but(name: str, answer: Source) -> Source:
@@ -124,6 +171,7 @@ WRONG: list[tuple[Source, str]] = [
                               "the source, and you say (1, 0)"),
     (but("reshape", flattened), "ranges.reshape.local: axis 0 of the source is axis 0"),
     (lambda m, a, s, i: i, "raised: source answers (i0), and not (index, condition)"),
+    (lambda m, a, s, i: (list(i), True), "raised: the index that source answers is a list; make a"),
     (lambda m, a, s, i: None, "raised: source answers None, and not (index, condition)"),
     (lambda m, a, s, i: ((*i, 0), True), "ranges.index.exact: your index has 2 numbers"),
     (lambda m, a, s, i: (tuple(x / 1 for x in i), True), "raised: your code raised TypeError"),
@@ -154,7 +202,7 @@ def ours(movement: str, argument: Any, shape: Any, index: Any) -> Any:
                   evaluate(each, numbers) for each in found), bool(evaluate(inside, numbers)))
 
 
-@pytest.mark.parametrize("source", [right, ours])
+@pytest.mark.parametrize("source", [right, ours, solution.source, by_growing, by_the_source])
 def test_a_right_one_is_shown_none(source: Source) -> None:
     assert list(map(str, movement(module_of(source)))) == []
 

@@ -153,6 +153,22 @@ def lazily(statements: Any) -> Any:
     return shown
 
 
+def writes(change: Callable[..., Any]) -> Callable[..., Any]:
+    """The solution, with another statement in the place of each write."""
+    return lambda statements: solution.run([
+        change(*each) if each[0] == "write" else each for each in statements])
+
+
+def adds_in_place(statements: Any) -> Any:
+    """z = x + y is computed in the memory of x."""
+    found = []
+    for each in statements:
+        found.append(each)
+        if each[0] == "let" and each[1] != each[3][0]:
+            found.append(("same", each[3][0], each[1]))
+    return solution.run(found)
+
+
 VALUE = "reference.operation.value"
 WRONG: list[tuple[dict[str, Any], str]] = [
     (but("maximum", lambda dtype, a, b: np.fmax(a, b)), f"{VALUE}: 1.5 maximum nan is nan, and"),
@@ -184,6 +200,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"run": with_windows("view")}, "effects.variable.isolated: z is [1, 2], and you show"),
     ({"run": with_windows("turned")}, "effects.variable.isolated: z is [4, 3, 2, 1], and you show"),
     ({"run": with_windows("same")}, "effects.variable.isolated: z is [1, 2, 3, 4], and you show"),
+    ({"run": writes(lambda kind, name, part, other: ("same", name, other))},
+     "effects.value.eager: x is [10, 20, 3, 4], and you show [10, 20]"),
+    ({"run": writes(lambda kind, name, part, other: ("same", "nobody", other))},
+     "effects.value.eager: x is [10, 20, 3, 4], and you show [1, 2, 3, 4]"),
+    ({"run": adds_in_place}, "effects."),
     ({"run": only_at_the_end}, "effects.value.eager: "),
     ({"run": lazily}, "effects.variable.isolated: z is [2, 4, 6, 8], and you show [20, 40, 6, 8]"),
     ({"run": lambda statements: solution.run(statements)[:1]}, "effects.value.eager: you show 1 "

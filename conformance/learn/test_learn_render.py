@@ -225,6 +225,23 @@ class Remembers(solution.Writer):
         self.close(len(opened), len(inner))
 
 
+class Deepest(solution.Writer):
+    """What stands in a reduction stands in the innermost of its loops."""
+
+    def nest(self, loops: Any, values: Any, opened: Any) -> Any:
+        if loops is self.kernel.loops:
+            return super().nest(loops, values, opened)
+        return Inside.nest(self, loops, values, opened)
+
+
+class OneType(solution.Writer):
+    """Everything is a float."""
+
+    def declare(self, value: Any, const: str, text: str, depth: int) -> None:
+        super().declare(value, const, text, depth)
+        self.lines[-1] = self.lines[-1].replace(f"{value.type} v", "float v")
+
+
 class Overwrites(solution.Writer):
     """The last element in the place of the sum."""
 
@@ -299,7 +316,54 @@ def without_itself(kernel: Any) -> Any:
     return {value: found - {value} for value, found in solution.loops_of(kernel).items()}
 
 
+def of_its_sources(kernel: Any) -> Any:
+    """Loops that a value is made of itself, and none that its sources depend on."""
+    return {value: {each for each in (value, *value.src) if each.op == "loop"}
+            - set(value.src[1:] if value.op == "reduce" else ()) for value in kernel.values}
+
+
+def first_loop_only(kernel: Any) -> Any:
+    """Of a reduction over two loops one is taken away."""
+    found: Any = {}
+    for value in kernel.values:
+        own = {value} if value.op == "loop" else set()
+        found[value] = own.union(*(found[each] for each in value.src)).difference(
+            value.src[1:2] if value.op == "reduce" else ())
+    return found
+
+
+def free_of_all(kernel: Any) -> Any:
+    """A sum depends on no loop at all."""
+    return {value: set() if value.op == "reduce" else found
+            for value, found in solution.loops_of(kernel).items()}
+
+
+def all_outer(kernel: Any) -> Any:
+    """Everything stands in all outer loops."""
+    return {value: found | set(kernel.loops)
+            for value, found in solution.loops_of(kernel).items()}
+
+
+def without_numbers(kernel: Any) -> Any:
+    return {value: found for value, found in solution.loops_of(kernel).items()
+            if value.op != "number"}
+
+
+def of_the_first_source(kernel: Any) -> Any:
+    found: Any = {}
+    for value in kernel.values:
+        found[value] = {value} if value.op == "loop" else set().union(
+            *(found[each] for each in value.src[:1])) - set(
+            value.src[1:] if value.op == "reduce" else ())
+    return found
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"loops_of": of_its_sources}, f"{SCOPE}: "), ({"loops_of": all_outer}, f"{SCOPE}: "),
+    ({"loops_of": first_loop_only}, f"{SCOPE}: the sum depends on no loop, and you say i3"),
+    ({"loops_of": free_of_all}, f"{SCOPE}: the sum depends on i0, and you say no loop"),
+    ({"loops_of": without_numbers}, f"{SCOPE}: loops_of says nothing of 0"),
+    ({"loops_of": of_the_first_source}, f"{SCOPE}: "),
     ({"writer": Inside}, f"{PLACE}: p1 is read 12 times, and 3 times would do"),
     ({"writer": Unnamed}, f"{PLACE}: your text has "),
     ({"writer": Ungated}, f"{GATED}: memory is touched at index -1, outside"),
@@ -308,6 +372,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"writer": FromZero}, f"{SCOPE}: p0[0] is 0, and should be -"),
     ({"writer": Remembers}, "the C compiler says of line "),
     ({"writer": Overwrites}, f"{SCOPE}: p0[0] is 2, and should be "),
+    ({"writer": Deepest}, f"{PLACE}: p1 is read 8 times, and 4 times would do"),
+    ({"writer": OneType}, "the C compiler says of line 5: array subscript is not an integer"),
     ({"writer": Open}, "raised: the C compiler says"),
     ({"writer": OneLoop}, "raised: your code raised KeyError"),
     ({"body": unstored}, f"{GATED}: p0[40] is 5, and nothing should be stored there"),
@@ -371,5 +437,5 @@ def test_the_page_shows_what_is_printed() -> None:
         assert "\n".join(map(str.rstrip, said.strip().splitlines())) in page
     ours = published(importlib.import_module("impl.render.printer"))
     assert "\n".join(lesson_render.score(ours)) in page
-    assert len(KERNELS) == 16 and "sixteen small kernels" in page
+    assert len(KERNELS) == 17 and "seventeen small kernels" in page
     assert len(LESSONS["render"].hints) == 8 and "the next of eight hints" in page

@@ -134,6 +134,23 @@ def turned_first(pattern: Any, node: Any) -> Any:
     return solution.match(pattern, node)[::-1]
 
 
+def one_way_for_each_order(pattern: Any, node: Any) -> Any:
+    """Of an inner pattern the first way that fits, for each order of the outer one."""
+    def first(pattern: Any, node: Any) -> Any:
+        if pattern.src is None:
+            return pattern
+        below = tuple(first(one, source) for one, source in zip(pattern.src, node.src,
+                                                                strict=False))
+        return pattern._replace(src=below, any_order=False)
+    return solution.match(first(pattern, node) if len(pattern.src or ()) == 1 else pattern, node)
+
+
+def leaves_named_only(pattern: Any, node: Any) -> Any:
+    inner = pattern._replace(name=None if pattern.src else pattern.name, src=pattern.src and tuple(
+        each._replace(name=None if each.src else each.name) for each in pattern.src))
+    return solution.match(inner, node)
+
+
 def any_number(pattern: Any, node: Any) -> Any:
     return [each for each in solution.match(pattern, node)] or (
         [{}] if pattern.fits(node) and len(pattern.src or ()) != len(node.src) else [])
@@ -189,6 +206,26 @@ def from_above(root: Any, change: Any, like: Any) -> Any:
     return like(root, [from_above(each, change, like) for each in root.src])
 
 
+def asks_the_old(root: Any, change: Any, like: Any) -> Any:
+    """The rules are asked about the node as it was, with its old sources."""
+    return solution.rewrite(root, lambda node: change(node) if node in old else None, like) \
+        if (old := set(solution_order(root))) else root
+
+
+def asks_once(root: Any, change: Any, like: Any) -> Any:
+    """What has been asked about is not asked again, also if the answer was another node."""
+    asked: set[Any] = set()
+
+    def first(node: Any) -> Any:
+        if node.op in asked:
+            return None
+        answer = change(node)
+        if answer is not None:
+            asked.add(node.op)
+        return answer
+    return solution.rewrite(root, first, like)
+
+
 def solution_order(root: Any) -> Any:
     found: dict[Any, None] = {}
     stack = [root]
@@ -206,6 +243,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"match": greedy}, f"{SOURCES}: "),
     ({"match": in_order_only}, f"{SOURCES}: the pattern fits with n = 1, x = a, and you find"),
     ({"match": one_way}, "the pattern fits with x = b, y = a, and you find x = a, y = b"),
+    ({"match": one_way_for_each_order}, "fits with x = b, y = a, and you find x = a, y = b\n\n"
+                                        "    pattern neg(add(x, y)"),
+    ({"match": leaves_named_only}, f"{SOURCES}: you say that it fits with x = a; it fits with "
+                                   "x = a, y = exp(a)"),
     ({"match": turned_first}, f"{SOURCES}: the first way has to be the one that leaves"),
     ({"match": any_number}, "it fits nowhere\n\n    pattern sub(x, y)"),
     ({"match": lambda pattern, node: [{}] if pattern.fits(node) else []}, f"{SOURCES}: you say"),
@@ -214,6 +255,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"rewrite": forgets}, f"{VISITS}: you have asked the rules "),
     ({"rewrite": once}, f"{VISITS}: you answer add(a, mul(b, -1)), and add(a, neg(b)) is left"),
     ({"rewrite": until_none}, "a rule applies to mul(b, -1)"),
+    ({"rewrite": asks_the_old}, f"{VISITS}: you answer "),
+    ({"rewrite": asks_once}, f"{VISITS}: you answer "),
     ({"rewrite": top_only}, f"{VISITS}: you look at add(a, 0) before its source a"),
     ({"rewrite": from_above}, f"{VISITS}: you "),
     ({"rewrite": lambda root, change, like: root}, "you answer add(a, 0), and a is left: a rule"),

@@ -51,8 +51,9 @@ def byte_by_byte(document: Any) -> list[tuple[int, int]]:
         if side == "writes":
             memory.update(dict.fromkeys(bytes_, touch["version"]))
             seen.add((buffer, touch["version"]))
-        elif touch["version"] and (buffer, touch["version"]) not in seen or any(
-                memory.get(byte, 0) > touch["version"] for byte in bytes_):
+        elif (touch["version"] or document["buffers"][buffer]["kind"] in lesson_schedule.EMPTY) \
+                and (buffer, touch["version"]) not in seen or any(
+                    memory.get(byte, 0) > touch["version"] for byte in bytes_):
             found.append((number, buffer))
     return found
 
@@ -108,6 +109,12 @@ def not_yet_only(document: Any) -> list[tuple[int, int]]:
     return found
 
 
+def zero_is_there(document: Any) -> list[tuple[int, int]]:
+    """Takes version 0 of a temporary for something."""
+    return byte_by_byte({**document, "buffers": [{**each, "kind": "input"}
+                                                 for each in document["buffers"]]})
+
+
 def writes_first(document: Any) -> list[tuple[int, int]]:
     rows = [{**kernel, "reads": [], "writes": kernel["writes"]} for kernel in document["kernels"]]
     later = [{**kernel, "writes": []} for kernel in document["kernels"]]
@@ -124,6 +131,48 @@ def ends_early(document: Any) -> int:
                 for position in range(len(document["order"]))), default=0)
 
 
+def once_for_each_buffer(document: Any) -> int:
+    """What several kernels touch is counted once."""
+    return sum({touch["buffer"]: touch["stop"] - touch["start"]
+                for _, _, touch in touches(document)}.values())
+
+
+def once_for_each_kernel(document: Any) -> int:
+    """What a kernel reads and writes is counted once."""
+    return sum({(position, touch["buffer"]): touch["stop"] - touch["start"]
+                for position, _, touch in touches(document)}.values())
+
+
+def of_inputs(document: Any) -> int:
+    kinds = {buffer["id"]: buffer["kind"] for buffer in document["buffers"]}
+    return sum(touch["stop"] - touch["start"] for _, _, touch in touches(document)
+               if kinds[touch["buffer"]] != "temporary")
+
+
+def touched_now(document: Any) -> int:
+    """What waits for a later kernel is forgotten."""
+    sizes = {each["id"]: each["bytes"] * (each["kind"] == "temporary")
+             for each in document["buffers"]}
+    return max(sum(sizes[buffer] for buffer in {
+        touch["buffer"] for at, _, touch in touches(document) if at == position})
+        for position in range(len(document["order"])))
+
+
+def begins_late(document: Any) -> int:
+    """A temporary is not alive yet while its first kernel writes it."""
+    sizes = {buffer["id"]: buffer["bytes"] for buffer in document["buffers"]}
+    return max((sum(sizes[buffer] for buffer in lesson_schedule.alive(document, position)
+                    if position and buffer in lesson_schedule.alive(document, position - 1))
+                for position in range(len(document["order"]))), default=0)
+
+
+def for_ever(document: Any) -> int:
+    """What was touched once stays alive."""
+    return sum(document["buffers"][buffer]["bytes"] for buffer in {
+        touch["buffer"] for _, _, touch in touches(document)}
+        if document["buffers"][buffer]["kind"] == "temporary")
+
+
 COMPLETE, BUFFERS, FLOW = ("schedule.document.complete", "schedule.document.buffers",
                            "schedule.document.flow")
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -132,6 +181,20 @@ WRONG: list[tuple[dict[str, Any], str]] = [
                                     touches(document) if side == "reads")}, f"{COMPLETE}: you say"),
     ({"moved": lambda document: sum(buffer["bytes"] for buffer in document["buffers"])},
      f"{COMPLETE}: you say that 120 bytes are moved; it is 48"),
+    ({"moved": lambda document: sum(touch["stop"] - touch["start"] for _, side, touch in
+                                    touches(document) if side == "writes")}, f"{COMPLETE}: you"),
+    ({"moved": lambda document: sum(touch["stop"] for _, _, touch in touches(document))},
+     f"{COMPLETE}: you say that 232 bytes are moved; it is 200"),
+    ({"moved": lambda document: len(touches(document))}, f"{COMPLETE}: you say that 2 bytes"),
+    ({"moved": once_for_each_buffer}, f"{COMPLETE}: you say that 112 bytes are moved; it is 176"),
+    ({"moved": once_for_each_kernel}, f"{COMPLETE}: you say that "),
+    ({"moved": of_inputs}, f"{COMPLETE}: you say that 48 bytes are moved; it is 176"),
+    ({"peak": touched_now}, f"{BUFFERS}: you say that "),
+    ({"peak": begins_late}, f"{BUFFERS}: you say that "),
+    ({"peak": for_ever}, f"{BUFFERS}: you say that 72 bytes are alive at most; it is 64"),
+    ({"peak": lambda document: 0}, f"{BUFFERS}: you say that 0 bytes are alive at most; it is 64"),
+    ({"peak": lambda document: sum(each["kind"] == "temporary" for each in document["buffers"])},
+     f"{BUFFERS}: you say that 2 bytes are alive at most; it is 0"),
     ({"moved": lambda document: None}, "raised: moved answers no whole number"),
     ({"peak": lambda document: sum(buffer["bytes"] for buffer in document["buffers"]
                                    if buffer["kind"] == "temporary")}, f"{BUFFERS}: you say that "
@@ -146,6 +209,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"early": lambda document: solution.early(by_number(document))}, "order: 1, 0"),
     ({"early": newest_only}, f"{FLOW}: you name (2, 1); what is read there is right"),
     ({"early": not_yet_only}, "order: 0, 2, 1"),
+    ({"early": zero_is_there}, "kernel 0 reads a version of buffer 1 that is not there"),
     ({"early": writes_first}, f"{FLOW}: you name (1, 1); what is read there is right"),
     ({"early": lambda document: [number for number, _ in solution.early(document)]}, f"{FLOW}: "),
     ({"early": lambda document: None}, "raised: early answers None, and not a list"),

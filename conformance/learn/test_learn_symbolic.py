@@ -51,6 +51,30 @@ def plainly(operation: str, left: Bounds, right: Bounds) -> Bounds:
     return corners(operation, left, right)
 
 
+def tight(operation: str, left: Bounds, right: Bounds) -> Bounds:
+    """Quotients by 1 and -1 too, if they are divisors; remainders are no larger than the number."""
+    (low, high), (least, most) = left, right
+    if operation == "//":
+        found = [a // b for a in left for b in {least, most, -1, 1}
+                 if b and least <= b <= most] + [0] * (least <= 0 <= most)
+        return min(found), max(found)
+    if operation != "mod" or least == most:
+        return plainly(operation, left, right)
+    bottom, top = min(least + 1, 0), max(most - 1, 0)
+    return (max(bottom, low) if high <= 0 and most <= 0 else bottom,
+            min(top, high) if low >= 0 and least >= 0 else top)
+
+
+def by_negation(operation: str, left: Bounds, right: Bounds) -> Bounds:
+    """a - b is a + -b, and the least is the greatest of what is turned round."""
+    if operation == "-":
+        return plainly("+", left, (-right[1], -right[0]))
+    if operation == "min":
+        low, high = plainly("max", (-left[1], -left[0]), (-right[1], -right[0]))
+        return -high, -low
+    return plainly(operation, left, right)
+
+
 def but(operation: str, answer: Interval) -> Interval:
     return lambda asked, left, right: (answer if asked == operation else plainly)(
         asked, left, right)
@@ -98,7 +122,7 @@ def test_who_counts_does_not_come_far() -> None:
         list(bounds(module_of(counted)))
 
 
-@pytest.mark.parametrize("interval", [ours, plainly])
+@pytest.mark.parametrize("interval", [interval, ours, plainly, tight, by_negation])
 def test_a_right_one_is_shown_none(interval: Interval) -> None:
     assert list(bounds(module_of(interval))) == []
 

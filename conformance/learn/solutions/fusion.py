@@ -33,7 +33,7 @@ def partition(stages: list[Stage], edges: list[Edge], limits: Any) -> list[Kerne
         needs = [edge for edge in edges if edge.after == stage.number]
         earliest = max((home[edge.before] for edge in needs), default=-1)
         places = [earliest] if earliest >= 0 else []
-        places += [at for at in range(earliest + 1, len(kernels)) if any(
+        places += [at for at in range(earliest + 1, len(kernels)) if not stage.reads or any(
             {*stages[number].reads} & {*stage.reads} for number in kernels[at].stages)]
         for at in places:
             inner = [edge for edge in needs if home[edge.before] == at]

@@ -22,12 +22,14 @@ def peak(document):
 
 def early(document):
     found, written = [], []               # written: the touches so far
+    full = {buffer["id"] for buffer in document["buffers"] if buffer["kind"] in ("input", "state")}
     for number in document["order"]:
         kernel = document["kernels"][number]
         for touch in kernel["reads"]:
             buffer, version = touch["buffer"], touch["version"]
             mine = [each for each in written if each["buffer"] == buffer]
-            there = version == 0 or any(each["version"] == version for each in mine)
+            there = version == 0 and buffer in full or any(
+                each["version"] == version for each in mine)
             gone = any(each["version"] > version and each["start"] < touch["stop"]
                        and touch["start"] < each["stop"] for each in mine)
             if (gone or not there) and (number, buffer) not in found:
