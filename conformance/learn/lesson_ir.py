@@ -307,6 +307,7 @@ PAIRS: tuple[tuple[Parts, Parts, bool, str], ...] = (
     (("add", (_LEAF, _TWIN), None), ("add", (_LEAF, _TWIN), None), True, "a + b and a + b"),
     (("add", (_LEAF, _TWIN), None), ("mul", (_LEAF, _TWIN), None), False, "a + b and a * b"),
     (("sub", (_LEAF, _TWIN), None), ("sub", (_TWIN, _LEAF), None), False, "a - b and b - a"),
+    (("add", (_LEAF, _TWIN), None), ("add", (_LEAF, _LEAF), None), False, "a + b and a + a"),
     (("neg", (_LEAF,), None), ("neg", (_TWIN,), None), False, "-a and -b"),
     (("neg", (_LEAF,), None), ("add", (_LEAF, _LEAF), None), False, "-a and a + a"),
     (("sum", (_LEAF,), (0,)), ("sum", (_LEAF,), (1,)), False, "a.sum(0) and a.sum(1)"),

@@ -247,7 +247,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"key": lambda op, src, arg: (op, src, type(arg), round(arg, 9) if op == "const" else arg)},
      "ir.identity.one: "),
     ({"key": lambda op, src, arg: (src, repr(arg))}, "a + b and a * b are two nodes"),
-    ({"key": lambda op, src, arg: (op, src and src[0], repr(arg))}, "ir.identity.one: "),
+    ({"key": lambda op, src, arg: (op, src and src[0], repr(arg))},
+     "a + b and a + a are two nodes"),
     ({"replaced": lambda root, new: solution.replaced(root, {
         old: node for old, node in new.items() if not old.src})}, "ir.node.immutable: you answer"),
     ({"key": lambda op, src, arg: [op, src, arg]}, "raised: your code raised TypeError"),

@@ -157,12 +157,6 @@ def makers_forgotten(stages: Any, chosen: Any) -> Any:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"order": overwriters_last}, f"{CYCLE}: with 0 in place, stage 0 has to run before stage 1"),
-    ({"order": readers_before_it}, f"{CYCLE}: with 0 in place, stage 1 has to run before stage 0"),
-    ({"order": makers_forgotten}, f"{CYCLE}: "),
-    ({"order": lambda stages, chosen: None}, f"{CYCLE}: you say that there is no order"),
-    ({"order": lambda stages, chosen: [s.number for s in stages]},
-     f"{CYCLE}: with 0 in place, stage 1 has to run before stage 0"),
     ({"place": lambda stages, held: []}, f"{NOTED}: stage 0 has memory of its own, and no hazard"),
     ({"place": lambda stages, held: [s.number for s in stages if s.overwrites]},
      f"{SAFE}: stage 0 is in place, and reads elements of x0 that another of its iterations"),
@@ -187,6 +181,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"order": without_copies}, f"{CYCLE}: with 0 in place, stage 1 has to run before stage 0"),
     ({"order": waits_for_itself}, f"{CYCLE}: you say that there is no order with 0 in place"),
     ({"order": lambda stages, chosen: []}, "raised: order answers [], and not a list of all"),
+    ({"order": overwriters_last}, f"{CYCLE}: with 0 in place, stage 0 has to run before stage 1"),
+    ({"order": readers_before_it}, f"{CYCLE}: with 0 in place, stage 1 has to run before stage 0"),
+    ({"order": makers_forgotten}, f"{CYCLE}: "),
+    ({"order": lambda stages, chosen: None}, f"{CYCLE}: you say that there is no order"),
+    ({"order": lambda stages, chosen: [s.number for s in stages]},
+     f"{CYCLE}: with 0 in place, stage 1 has to run before stage 0"),
 ]
 
 
