@@ -128,8 +128,9 @@ def problems() -> Iterator[Problem]:
             plans = []
             for number in range(count):
                 several = chooser.sample(range(-1, number), min(number + 1, chooser.choice((1, 2))))
-                plans.append(_Plan(chooser.choice(("ij", "ij", *shapes)), tuple(sorted(several)),
-                                   *(chooser.random() < 0.1 for _ in range(3))))
+                loops = chooser.choice(("ij", "ij", *shapes))
+                turned, apart, alone = (chooser.random() < 0.1 for _ in range(3))
+                plans.append(_Plan(loops, tuple(sorted(several)), turned, apart, alone))
             yield built(plans, chooser.choice((FEW, EXTENTS, EXTENTS)))
 
 
