@@ -323,11 +323,28 @@ DRAWN = ((3, 39, 2), (1, 34, 2), (0, 30, 2), (6, 33, 2), (8, 4, 2), (9, 4, 2), (
          (3, 44, 18), (0, 27, 18))
 
 
+def _hidden(statements: Statements) -> Statements:
+    """A fault that a realize hides, and an abs behind the realize shows again."""
+    does = [each["do"] for each in statements]
+    shown = "realize" not in does or "abs" in does[does.index("realize"):]
+    return FAULTS[0].change(statements) if shown else statements
+
+
+#: Whoever leaves the realize out has to ask about the abs once more.
+HIDDEN = Fault(EAGER, "a realize hides a fault, and an abs behind it does not", _hidden), [
+    {"do": "input", "to": "x", "dtype": "int32", "shape": [1], "data": "01000000"},
+    {"do": "input", "to": "c", "dtype": "int32", "shape": [1], "data": "07000000"},
+    {"do": "realize", "names": ["c"]}, {"do": "neg", "to": "y", "from": ["x"]},
+    {"do": "assign", "target": "x", "from": ["c"]}, {"do": "abs", "to": "z", "from": ["c"]},
+    {"do": "observe", "names": ["y"]}]
+
+
 @cache
 def problems() -> tuple[tuple[Fault, Statements], ...]:
     """Programs on which a runtime with a fault is wrong."""
-    return tuple((FAULTS[fault], effect_programs.random_program(seed, size)["statements"])
-                 for fault, seed, size in DRAWN)
+    drawn = [(FAULTS[fault], effect_programs.random_program(seed, size)["statements"])
+             for fault, seed, size in DRAWN]
+    return *drawn[:-3], HIDDEN, *drawn[-3:]
 
 
 class Asked:

@@ -228,6 +228,14 @@ def undefined(run: Any) -> Any:
     run([observed("nobody")])
 
 
+def from_the_back_once(statements: Any, fails: Any) -> Any:
+    """Each statement is asked about once."""
+    for place in reversed(range(len(statements))):
+        fewer = statements[:place] + statements[place + 1:]
+        statements = fewer if fails(fewer) else statements
+    return statements
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"witness": looked_at_first}, f"{EAGER}: the runtime in which a reader that waits sees a "
      "later write shows nothing of it"),
@@ -252,6 +260,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hunt": the_last_one}, f"{EAGER}: the program that you answer has the right values, though "),
     ({"hunt": undefined}, "raised: your code raised ValueError: that is no program: "),
     ({"hunt": lambda run: None}, f"{EAGER}: you find nothing in a runtime in which a reader that "),
+    ({"shrink": from_the_back_once}, f"{LAW}: statement 4 is not needed (abs z from c): without"),
 ]
 
 
