@@ -331,7 +331,8 @@ def _hidden(statements: Statements) -> Statements:
 
 
 #: Whoever leaves the realize out has to ask about the abs once more.
-HIDDEN = Fault(EAGER, "a realize hides a fault, and an abs behind it does not", _hidden), [
+HIDDEN: tuple[Fault, Statements] = Fault(
+    EAGER, "a realize hides a fault, and an abs behind it does not", _hidden), [
     {"do": "input", "to": "x", "dtype": "int32", "shape": [1], "data": "01000000"},
     {"do": "input", "to": "c", "dtype": "int32", "shape": [1], "data": "07000000"},
     {"do": "realize", "names": ["c"]}, {"do": "neg", "to": "y", "from": ["x"]},
