@@ -252,4 +252,61 @@ class ZerosInFamilies(Edit):
     description = "a number in a family has the value, and not the bits, that it had"
     first = "test_bits_of_numbers_stay_in_a_family"
     file = "impl/caching/positions.py"
-    old, new = "value = float_bits(node.arg)", "value = float_bits(node.arg + 0.0)"
+    old, new = "return float_bits(number) if", "return float_bits(number + 0.0) if"
+
+
+class FormsOfOne(Edit):
+    rule = "caching.sizes.shared"
+    description = "every size has a plan of its own"
+    first = "test_from_the_second_length_on_there_is_one_plan"
+    file = "impl/caching/sizes.py"
+    old, new = "if form.left or not sizes or", "if form.samples or"
+
+
+class FirstSizesForAll(Edit):
+    rule = "caching.sizes.shared"
+    description = "a size that depended on another one in two programs is taken to do so in all"
+    first = "test_programs_of_a_form_have_one_plan_and_their_own_values"
+    file = "impl/caching/sizes.py"
+    old, new = "return values if same else None", "return values if within else None"
+
+
+class NumbersOfForms(Edit):
+    rule = "caching.sizes.shared"
+    description = "a number that differs for the first time in a form stays as it is"
+    first = "test_numbers_of_a_form_are_its_programs_own"
+    file = "impl/caching/sizes.py"
+    old, new = "form.differ |= differ", "form.differ |= set()"
+
+
+class OnesInForms(Edit):
+    rule = "caching.sizes.shared"
+    description = "an axis of one element is taken for a short one"
+    first = "test_an_axis_of_one_element_and_of_none_are_other_programs"
+    file = "impl/caching/sizes.py"
+    old, new = "marks = tuple([_LEAST if size >= _LEAST", "marks = tuple([_LEAST if size >= 0"
+
+
+class FormsAtAnyPrice(Edit):
+    rule = "caching.sizes.shared"
+    description = "a form has one plan, though its temporaries need many times the memory"
+    first = "test_a_form_whose_plan_needs_much_memory_is_left"
+    file = "impl/schedule/pipeline.py"
+    old = "or _arena(plan) > max("
+    new = "or _arena(plan) < 0 * max("
+
+
+class OftenInForms(Edit):
+    rule = "caching.sizes.often"
+    description = "sizes that come again and again never get a plan of their own"
+    first = "test_sizes_that_come_often_have_a_plan_of_their_own"
+    file = "impl/caching/sizes.py"
+    old, new = "return uses > self.often", "return uses < 0"
+
+
+class DearForms(Edit):
+    rule = "caching.sizes.often"
+    description = "how much a program computes does not count"
+    first = "test_programs_that_compute_much_have_plans_of_their_own"
+    file = "impl/caching/sizes.py"
+    old, new = "return self.form.often > 0", "return True"

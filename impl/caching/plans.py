@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from impl import settings, symbolic
 from impl.caching.positions import Families
 from impl.caching.rows import Described, Rows, has_sizes
+from impl.caching.sizes import Forms
 from impl.effects import Buffer, Effects, leaf_of, way
 from impl.ir import MOVEMENT, Ops, UOp, free_after_fork, stand_on, unnamed
 
@@ -106,7 +107,7 @@ class PlanCache(Generic[PlanType]):
         self.capacity = capacity
         self.entries: dict[tuple[Any, ...], list[Any]] = {}  # the plan, and when it was used
         self.short: dict[tuple[Any, ...], list[Any]] = {}  # the same, by short keys
-        self.families = Families()
+        self.families, self.forms = Families(), Forms()
         self.uses = itertools.count()
         self.lock = free_after_fork(threading.RLock())
         self.hits = self.misses = 0
@@ -166,6 +167,7 @@ class PlanCache(Generic[PlanType]):
             self.entries.clear()
             self.short.clear()
             self.families.known.clear()
+            self.forms.known.clear()
             self.hits = self.misses = 0
 
     def __len__(self) -> int:

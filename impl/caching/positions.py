@@ -23,9 +23,9 @@ _MANY = 3
 #: Families are forgotten when there are so many.
 _MOST_FAMILIES = 1024
 #: Whoever reads a number in one of these does nothing else than to compute with it.
-_ARITHMETIC = frozenset((Ops.ADD, Ops.SUB, Ops.MUL, Ops.DIV, Ops.MAXIMUM, Ops.MINIMUM, Ops.WHERE,
+ARITHMETIC = frozenset((Ops.ADD, Ops.SUB, Ops.MUL, Ops.DIV, Ops.MAXIMUM, Ops.MINIMUM, Ops.WHERE,
                          Ops.EXPAND, Ops.RESHAPE, Ops.STORE)) | COMPARISONS
-_NUMBERS = ("float32", "int32")
+NUMBERS = ("float32", "int32")
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Families:
         """
         found = _numbers_of(key[0])
         values = [value for one in found for value in one.values]
-        if not values or _has_computed_way(effects):
+        if not values or has_computed_way(effects):
             return None
         common = _common(found, key)
         family = self.known.get(common)
@@ -90,15 +90,15 @@ class _Numbers:
 
 def _numbers_of(rows: Sequence[Row]) -> list[_Numbers]:
     """The numbers of all rows."""
-    kept = {source for row in rows if row[0] not in _ARITHMETIC for source in row[3:]}
-    used = {source for row in rows if row[0] in _ARITHMETIC for source in row[3:]}
+    kept = {source for row in rows if row[0] not in ARITHMETIC for source in row[3:]}
+    used = {source for row in rows if row[0] in ARITHMETIC for source in row[3:]}
     found = []
     for place, row in enumerate(rows):
         op, values = row[0], list[Any]()
         if op is _SHRINK or op is _PAD:
             values = [pair[0] for pair in row[2] if _is_plain(pair)]
             row = op, row[1], _lengths(op, row[2]), *row[3:]
-        elif op is _CONST and row[1] in _NUMBERS and place in used and place not in kept:
+        elif op is _CONST and row[1] in NUMBERS and place in used and place not in kept:
             row, values = row[:2], [row[2]]
         elif op is _AFTER:  # the steps of its view are rows themselves
             row = row[:5]
@@ -116,7 +116,7 @@ def _lengths(op: Ops, pairs: tuple[tuple[Any, Any], ...]) -> tuple[Any, ...]:
     return tuple([sign * pair[0] + pair[1] if _is_plain(pair) else pair for pair in pairs])
 
 
-def _has_computed_way(effects: Effects) -> bool:
+def has_computed_way(effects: Effects) -> bool:
     """Whether a view that is written through was computed: then no row says its steps."""
     return any(in_memory(step) is not None
                for node in effects.nodes if node.op is _AFTER for step in way(node))
@@ -129,7 +129,7 @@ def _general(effects: Described, found: list[_Numbers], differ: set[int]) -> Des
     for node, one, first in zip(effects.description.place, found, _counted(found), strict=True):
         theirs = any(first + place in differ for place in range(len(one.values)))
         if one.row[0].__class__ is int or not node.src or node.op is Ops.BIND:
-            made = [*_number(node, f"number#{first}")] if theirs else [node]
+            made = [*bound_number(node, f"number#{first}")] if theirs else [node]
         else:
             sources = tuple([done[source] for source in node.src])
             arg = _moved(node, first, differ) if theirs else node.arg
@@ -150,17 +150,21 @@ def _counted(found: list[_Numbers]) -> Iterator[int]:
         number += len(one.values)
 
 
-def _bound(name: str, least: int, most: int, value: int) -> UOp:
+def bound_to(name: str, least: int, most: int, value: int) -> UOp:
     """A variable, whose name no variable of a program has, with its value."""
     variable = UOp(Ops.DEFINE_VAR, dtypes.index, (), (name, least, most))
     return UOp(Ops.BIND, dtypes.index, (variable, UOp.const(dtypes.index, value)))
 
 
-def _number(node: UOp, name: str) -> Iterator[UOp]:
+def bits_of(number: float) -> int:
+    """The bits of a number, as an int32."""
+    return float_bits(number) if number.__class__ is float else int(number)
+
+
+def bound_number(node: UOp, name: str) -> Iterator[UOp]:
     """A variable with the bits of a number, and what makes the number of it again."""
     wide = dtypes.int32
-    value = float_bits(node.arg) if node.dtype.kind == "f" else node.arg
-    bound = _bound(name, int(wide.min), int(wide.max), value)
+    bound = bound_to(name, int(wide.min), int(wide.max), bits_of(node.arg))
     yield bound
     bits = UOp(Ops.CAST, wide, (bound,))
     yield bits
@@ -177,7 +181,7 @@ def _moved(node: UOp, first: int, differ: set[int]) -> tuple[tuple[int, int], ..
                 low, high = pair
                 length = high - low if node.op is _SHRINK else high + low
                 most = size - length if node.op is _SHRINK else length
-                place = _bound(f"position#{number}", 0, most, low)
+                place = bound_to(f"position#{number}", 0, most, low)
                 other = symbolic.add(place, length) if node.op is _SHRINK \
                     else symbolic.sub(length, place)
                 pair = symbolic.size_in_plan(low, place), symbolic.size_in_plan(pair[1], other)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from impl import settings
-from impl.caching import Canonical, Described, PlanCache, canonicalize, for_all_sizes
+from impl.caching import Canonical, Case, Described, PlanCache, canonicalize, for_all_sizes
 from impl.effects import Effects, lock
 from impl.schedule.checks import check
 from impl.schedule.draft import Draft
@@ -84,9 +84,14 @@ def shared_plan_for(effects: Described, environment: Environment,
     Where less is known of numbers, more may have to be stored: then each keeps its own plan.
     """
     canonical = canonicalize(effects, environment.device_key)
-    found = schedule_cache.get(canonical.key, last=False)
-    if found is not None:
-        return effects, found, canonical, True
+    known = schedule_cache.get(canonical.key, last=False)
+    if known is not None:
+        return effects, known, canonical, True
+    case = schedule_cache.forms.case(effects, canonical.key)
+    if case is not None:
+        found = _plan_of_form(case, canonical, environment, since)
+        if found is not None:
+            return found
     general = schedule_cache.families.general(effects, canonical.key)
     if general is None:
         return effects, *plan_for(effects, environment, since=since)
@@ -100,6 +105,52 @@ def shared_plan_for(effects: Described, environment: Environment,
             schedule_cache.put(canonical.key, own)
             return effects, own, canonical, False
     return general, plan, key, hit
+
+
+def _plan_of_form(case: Case, own: Canonical, environment: Environment,
+                  since: int) -> tuple[Effects, Plan, Canonical, bool] | None:
+    """The plan for all sizes of a form; None if one for this program alone is better."""
+    known = case.known(own.values)
+    if known is not None:
+        effects, key, binds, values = known
+        plan = schedule_cache.get(key, last=False)
+        if plan is not None:
+            return effects, plan, Canonical(key, own.buffers, binds, values), True
+    sized = case.program()
+    if sized is None:
+        return None
+    found = canonicalize(sized, environment.device_key)
+    plan = schedule_cache.get(found.key)
+    if plan is None:  # the first of the form that would run it
+        with collector_at_rest():
+            alone = make_plan(case.effects, own, environment)
+            # r[impl caching.sizes.often]
+            plan = make_plan(sized, found, environment) \
+                if case.worth(len(alone.kernels)) else alone
+        # r[impl caching.sizes.shared]
+        if 2 * len(alone.kernels) < len(plan.kernels) or plan is alone \
+                or _arena(plan) > max(_MOST_ARENA, 4 * _arena(alone)):
+            case.leave()
+            return case.effects, _put(alone, own, since), own, False
+        case.keep(found.key, found.variables)
+        return sized, _put(plan, found, since), found, False
+    case.keep(found.key, found.variables)
+    return sized, plan, found, True
+
+
+def _put(plan: Plan, canonical: Canonical, since: int) -> Plan:
+    """A plan that was made, kept unless a nested run has changed what it was made from."""
+    if lock.changes == since:
+        schedule_cache.put(canonical.key, plan)
+    return plan
+
+
+#: Memory for temporaries that any plan may ask for, whatever the sizes are today.
+_MOST_ARENA = 1 << 28
+
+
+def _arena(plan: Plan) -> int:
+    return sum(memory.planned for memory in plan.memories.values())
 
 
 @contextmanager
