@@ -152,7 +152,11 @@ def _counted(found: list[_Numbers]) -> Iterator[int]:
 
 def bound_to(name: str, least: int, most: int, value: int) -> UOp:
     """A variable, whose name no variable of a program has, with its value."""
-    variable = UOp(Ops.DEFINE_VAR, dtypes.index, (), (name, least, most))
+    return bind_to(UOp(Ops.DEFINE_VAR, dtypes.index, (), (name, least, most)), value)
+
+
+def bind_to(variable: UOp, value: int) -> UOp:
+    """A variable with a value."""
     return UOp(Ops.BIND, dtypes.index, (variable, UOp.const(dtypes.index, value)))
 
 

@@ -16,6 +16,7 @@ from impl import symbolic
 from impl.caching.positions import (
     ARITHMETIC,
     NUMBERS,
+    bind_to,
     bits_of,
     bound_number,
     bound_to,
@@ -29,8 +30,9 @@ from impl.symbolic.size import product
 _SHRINK, _PAD, _AFTER, _CONST, _IOTA = Ops.SHRINK, Ops.PAD, Ops.AFTER, Ops.CONST, Ops.IOTA
 #: An axis of one element, or of none, makes another program: it is no case of a longer one.
 _LEAST = 2
-#: How many programs of a form say what their sizes have in common.
-_MOST_SAMPLES = 8
+#: How many programs of a form say what their sizes have in common, and how many variables they may
+#: have: their products are looked through.
+_MOST_SAMPLES, _MOST_VARIABLES = 8, 6
 #: Forms are forgotten when there are so many, and how often each of one's sizes came.
 _MOST_FORMS = 1024
 #: A program that has come so often, or has computed so many elements in each of its kernels, gets a
@@ -175,7 +177,7 @@ class Case:
         key, variables = self.form.found
         theirs, given = iter(own), dict(self._given())
         values = [given[v.arg[0]] if v.arg[0] in given else next(theirs) for v in variables]
-        binds = [bound_to(*v.arg, value) for v, value in zip(variables, values, strict=True)]
+        binds = [bind_to(v, value) for v, value in zip(variables, values, strict=True)]
         return self._placed(), key, binds, values
 
     def _given(self) -> Iterator[tuple[str, int]]:
@@ -312,7 +314,7 @@ def _model(samples: Sequence[tuple[int, ...]], starts: Sequence[bool],
             continue
         term = _term(column, known, start or not apart)
         if term is None:
-            if start:
+            if start or len(known) == _MOST_VARIABLES:
                 return None
             term = _Term(1, (len(known),), 0)
             known.append(column)
@@ -330,10 +332,10 @@ def _term(column: tuple[int, ...], known: Sequence[tuple[int, ...]],
         return _Term(0, (), column[0])
     for count in (1, 2, 3):
         for places in itertools.combinations_with_replacement(range(len(known)), count):
-            other = [math.prod(each) for each in zip(*[known[p] for p in places], strict=True)]
-            factor, rest = divmod(column[0], other[0])
+            whole = [math.prod(each) for each in zip(*[known[p] for p in places], strict=True)]
+            factor, rest = divmod(column[0], whole[0])
             if factor and not rest and all(factor * b == a
-                                           for a, b in zip(column, other, strict=True)):
+                                           for a, b in zip(column, whole, strict=True)):
                 return _Term(factor, places, 0)
     for place, other in enumerate(known) if shifted else ():
         step = next((b - a, d - c) for a, b, c, d in zip(
@@ -421,13 +423,11 @@ class _Maker:
         if stated.numbers:
             self.number += 1
             if self.number - 1 in self.differ:
-                made = list(bound_number(node, f"number#{self.number - 1}"))
-                self.nodes += made
-                self.done[node] = made[-1]
+                self.nodes += bound_number(node, f"number#{self.number - 1}")
+                self.done[node] = self.nodes[-1]
                 return
-        made = self._made(node, stated, sizes)
-        self.nodes.append(made)
-        self.done[node] = made
+        self.nodes.append(self._made(node, stated, sizes))
+        self.done[node] = self.nodes[-1]
 
     def _made(self, node: UOp, stated: _Stated, sizes: list[int]) -> UOp:
         leaf = leaf_of(node)

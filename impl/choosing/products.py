@@ -70,6 +70,8 @@ _TURN = 2
 _LINE = 64
 #: A unit for matrices computes so many columns at a time, and sums at least so many products.
 _PANEL, _LEAST_DEPTH = 32, 16
+#: So many columns share what is read of the rows. More of them have too many sums for a cache.
+_MOST_PANEL = 256
 #: Rows that are added, so that a multiple of what is computed at a time is there, are few.
 _MOST_PADDED = 1.13
 
@@ -283,7 +285,7 @@ def plan_tiles(planner: Planner, node: UOp, roles: Roles) -> bool:
     number = column.arg[0]
     if panel < columns:
         number = planner.take(Cut(planner.position(number), panel),
-                              "sums of a panel stay in the second cache")[-1].arg[0]
+                              "columns that share copies of rows")[-1].arg[0]
     planner.take(Own(planner.position(number)), "a unit computes all columns of a panel")
     made = planner.take(Tiles(planner.position(roles.inner[0].arg[0])))
     planner.made -= {loop.arg[0] for loop in made}  # what goes on with the sums becomes a vector
@@ -291,14 +293,14 @@ def plan_tiles(planner: Planner, node: UOp, roles: Roles) -> bool:
 
 
 def _panel(planner: Planner, node: UOp, rows: int, columns: int) -> int:
-    """How many columns a unit computes at a time: those of which the second cache holds the sums,
-    if they are not results themselves, and each thread has some.
+    """How many columns a unit computes at a time: if their sums are not results themselves, those
+    that share a copy of some rows; and each thread has some.
     """
     others = math.prod(planner.extent(r) for r in planner.known.info.prefix) // (rows * columns)
     threads = planner.threads() if others < planner.threads() else 1
     most = -(-columns // threads)
     if planner.known.ast.src[0].src[1] is not node:
-        most = min(most, planner.limits.second_cache // 8 // (rows * node.dtype.itemsize))
+        most = min(most, _MOST_PANEL)
     if columns <= most:
         return columns
     return next((n for n in range(most, _PANEL - 1, -1) if columns % n == 0

@@ -2,7 +2,9 @@
 
 The unit multiplies tiles: 16 rows of 64 bytes by 16 rows of 64 bytes, of which each has 16 words,
 a word for each column: four int8 or two bfloat16 that follow each other in the sum. So the second
-operand is put in that order first, a panel of 32 columns at a time; the first is read as it lies.
+operand is put in that order first, up to 8 panels of 32 columns at a time. 32 rows of the first are
+read for all of these: as they lie, unless they lie so far apart that the first cache, which has few
+places for each address, would not hold them. Then they are copied side by side.
 """
 from __future__ import annotations
 
@@ -40,15 +42,16 @@ _TILES = """static void tiles_$T($S *c, long cs, const $E *a, long as, const $E 
     struct { unsigned char palette, start, none[14]; unsigned short bytes[16];
              unsigned char rows[16]; } shape = {1};
     for (int t = 0; t < 8; t++) shape.bytes[t] = 64, shape.rows[t] = 16;
-    __attribute__((aligned(64))) $E panel[32 * 16 * $D], part[32 * $D];
+    __attribute__((aligned(64))) $E panels[8 * 32 * 16 * $D], part[32 * 16 * $D];
     __attribute__((aligned(64))) $S sums[32 * 32];
     __asm__ volatile("ldtilecfg %0" : : "m"(shape));
-    for (long j = 0; j < columns; j += 32) for (long k = 0; k < depth; k += 16 * $D) {
-      long wide = columns - j < 32 ? columns - j : 32;
+    for (long first = 0; first < columns; first += 256) for (long k = 0; k < depth; k += 16 * $D) {
+      long end = columns - first < 256 ? columns : first + 256;
       long deep = depth - k < 16 * $D ? depth - k : 16 * $D, turns = (deep + $D - 1) / $D;
-      for (long w = 0; w < 16 * turns; w++) {
+      for (long j = first; j < end; j += 32) for (long w = 0; w < 16 * turns; w++) {
         const $E *at = b + (k + $W * w) * bk + j * bn;
-        $E *to = panel + 32 * $W * w;
+        $E *to = panels + 16 * $D * (j - first) + 32 * $W * w;
+        long wide = end - j < 32 ? end - j : 32;
         if (bn == 1 && wide == 32 && $W * w + $W <= deep) {
           for (long h = 0; h < 2; h++, at += 16, to += 16 * $W)
             *(u32x16u *)to = $L;
@@ -60,41 +63,46 @@ _TILES = """static void tiles_$T($S *c, long cs, const $E *a, long as, const $E 
         }
       }
       for (long i = 0; i < rows; i += 32) {
-        long high = rows - i < 32 ? rows - i : 32, inside = high == 32 && wide == 32;
-        $S *out = inside ? c + i * cs + j : sums;
-        long os = 4 * (inside ? cs : 32);
-        if (k && !inside) for (long r = 0; r < high; r++)
-          __builtin_memcpy(sums + 32 * r, c + (i + r) * cs + j, 4 * wide);
-        if (k) __asm__ volatile(
-          "tileloadd (%0,%4,1), %%tmm0\\n tileloadd (%1,%4,1), %%tmm1\\n"
-          "tileloadd (%2,%4,1), %%tmm2\\n tileloadd (%3,%4,1), %%tmm3" : : "r"(out),
-          "r"(out + 16), "r"(out + 4 * os), "r"(out + 4 * os + 16), "r"(os) : "memory");
-        else __asm__ volatile("tilezero %tmm0\\n tilezero %tmm1\\n"
-                              "tilezero %tmm2\\n tilezero %tmm3");
-        for (long t = 0; t < turns; t++) {
-          const $E *from = a + i * as + k + t * $D, *of = panel + 32 * $D * t;
-          long by = as;
-          if (high < 32 || t * $D + $D > deep) {
-            long left = deep - t * $D < $D ? deep - t * $D : $D;
-            __builtin_memset(part, 0, sizeof part);
-            for (long r = 0; r < high; r++)
-              __builtin_memcpy(part + $D * r, from + r * as, left * sizeof *from);
-            from = part, by = $D;
+        long high = rows - i < 32 ? rows - i : 32, by = as, on = $D;
+        const $E *from = a + i * as + k;
+        long whole = deep / $D, left = deep % $D * sizeof *from;
+        if (high < 32 || left || (end - first > 64 && as * sizeof *from % 2048 == 0)) {
+          if (high < 32 || left) __builtin_memset(part, 0, sizeof part);
+          for (long r = 0; r < high; r++, from += as) {
+            $E *to = part + $D * r;
+            for (long t = 0; t < whole; t++)
+              __builtin_memcpy(to + 32 * $D * t, from + $D * t, 64);
+            if (left) __builtin_memcpy(to + 32 * $D * whole, from + $D * whole, left);
           }
-          __asm__ volatile(
+          from = part, by = $D, on = 32 * $D;
+        }
+        for (long j = first; j < end; j += 32) {
+          long wide = end - j < 32 ? end - j : 32, inside = high == 32 && wide == 32;
+          const $E *of = panels + 16 * $D * (j - first);
+          $S *out = inside ? c + i * cs + j : sums;
+          long os = 4 * (inside ? cs : 32);
+          if (k && !inside) for (long r = 0; r < high; r++)
+            __builtin_memcpy(sums + 32 * r, c + (i + r) * cs + j, 4 * wide);
+          if (k) __asm__ volatile(
+            "tileloadd (%0,%4,1), %%tmm0\\n tileloadd (%1,%4,1), %%tmm1\\n"
+            "tileloadd (%2,%4,1), %%tmm2\\n tileloadd (%3,%4,1), %%tmm3" : : "r"(out),
+            "r"(out + 16), "r"(out + 4 * os), "r"(out + 4 * os + 16), "r"(os) : "memory");
+          else __asm__ volatile("tilezero %tmm0\\n tilezero %tmm1\\n"
+                                "tilezero %tmm2\\n tilezero %tmm3");
+          for (long t = 0; t < turns; t++) __asm__ volatile(
             "tileloadd (%0,%4,1), %%tmm4\\n tileloadd (%2,%5,1), %%tmm6\\n"
             "tileloadd (%3,%5,1), %%tmm7\\n tileloadd (%1,%4,1), %%tmm5\\n"
             "$I %%tmm6, %%tmm4, %%tmm0\\n $I %%tmm7, %%tmm4, %%tmm1\\n"
-            "$I %%tmm6, %%tmm5, %%tmm2\\n $I %%tmm7, %%tmm5, %%tmm3" : : "r"(from),
-            "r"(from + 16 * by), "r"(of), "r"((const char *)of + 64), "r"(by * (64 / $D)),
-            "r"(128L) : "memory");
+            "$I %%tmm6, %%tmm5, %%tmm2\\n $I %%tmm7, %%tmm5, %%tmm3" : : "r"(from + on * t),
+            "r"(from + on * t + 16 * by), "r"(of + 32 * $D * t),
+            "r"((const char *)(of + 32 * $D * t) + 64), "r"(by * (64 / $D)), "r"(128L) : "memory");
+          __asm__ volatile(
+            "tilestored %%tmm0, (%0,%4,1)\\n tilestored %%tmm1, (%1,%4,1)\\n"
+            "tilestored %%tmm2, (%2,%4,1)\\n tilestored %%tmm3, (%3,%4,1)" : : "r"(out),
+            "r"(out + 16), "r"(out + 4 * os), "r"(out + 4 * os + 16), "r"(os) : "memory");
+          if (!inside) for (long r = 0; r < high; r++)
+            __builtin_memcpy(c + (i + r) * cs + j, sums + 32 * r, 4 * wide);
         }
-        __asm__ volatile(
-          "tilestored %%tmm0, (%0,%4,1)\\n tilestored %%tmm1, (%1,%4,1)\\n"
-          "tilestored %%tmm2, (%2,%4,1)\\n tilestored %%tmm3, (%3,%4,1)" : : "r"(out),
-          "r"(out + 16), "r"(out + 4 * os), "r"(out + 4 * os + 16), "r"(os) : "memory");
-        if (!inside) for (long r = 0; r < high; r++)
-          __builtin_memcpy(c + (i + r) * cs + j, sums + 32 * r, 4 * wide);
       }
     }
     __asm__ volatile("tilerelease");

@@ -50,14 +50,17 @@ def has_tiles(ast: UOp, limits: DeviceLimits = WIDE) -> bool:
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("dtype", SUMS, ids=str)
 def test_a_unit_computes_products_of_any_size(dtype: DType) -> None:
-    """Whole tiles, parts of them in each direction, more of the sum than a panel has, panels."""
-    generator, small = np.random.default_rng(0), replace(WIDE, second_cache=64 << 10)
+    """Whole tiles, parts of them in each direction, more of the sum and of the columns than panels
+    have, rows that are copied, since they lie 2048 bytes apart.
+    """
+    generator = np.random.default_rng(0)
     for rows, inner, columns, turned, after in (
-            (33, 47, 37, False, True), (9, 1100, 64, True, False), (64, 40, 96, False, True)):
+            (33, 47, 37, False, True), (9, 1100, 64, True, False), (64, 40, 288, False, True),
+            (34, 2048, 290, False, False)):
         a, b = (generator.integers(-100, 100, shape)
                 for shape in ((rows, inner), (inner, columns)))
         wanted = np.maximum(a @ b, 0) if after else a @ b
-        made = planned(product(dtype, rows, inner, columns, turned, after), small)
+        made = planned(product(dtype, rows, inner, columns, turned, after), WIDE)
         assert any(name.startswith("TILES") for name in made.arg.steps), made.arg.steps
         given = [kb.from_host(each.astype(np.int8 if dtype is dtypes.int8 else np.float32), dtype)
                  for each in (a, np.ascontiguousarray(b.T) if turned else b)]
