@@ -25,7 +25,6 @@ from impl.caching.positions import (
 from impl.caching.rows import Described, Row, Rows, has_sizes
 from impl.effects import Effects, leaf_of
 from impl.ir import ELEMENTWISE, Ops, UOp, unnamed
-from impl.symbolic.size import product
 
 _SHRINK, _PAD, _AFTER, _CONST, _IOTA = Ops.SHRINK, Ops.PAD, Ops.AFTER, Ops.CONST, Ops.IOTA
 #: An axis of one element, or of none, makes another program: it is no case of a longer one.
@@ -398,10 +397,9 @@ class _Sizes:
         return found
 
     def _make(self, term: _Term) -> int:
-        expression = self.bound[term.variables[0]]
-        for variable in term.variables[1:]:
-            expression = product(expression, self.bound[variable])
-        expression = symbolic.add(product(expression, symbolic.const(term.factor)), term.constant)
+        factors = [symbolic.size_in_plan(self.values[v], self.bound[v]) for v in term.variables]
+        whole = symbolic.element_count([term.factor, *factors])
+        expression = symbolic.add(whole, term.constant)
         return symbolic.size_in_plan(term.value(self.values), expression)
 
 
@@ -480,17 +478,9 @@ def _same_shape(node: UOp, sources: Sequence[UOp], sizes: list[int]) -> _Formed:
 
 def _reshaped(node: UOp, sources: Sequence[UOp], sizes: list[int]) -> _Formed:
     shape = _axes(node.arg, sizes)
-    if _count(shape) is not _count(sources[0].shape or ()):
+    if symbolic.element_count(shape) is not symbolic.element_count(sources[0].shape or ()):
         raise _Misfit
     return shape, shape
-
-
-def _count(shape: Sequence[int]) -> UOp:
-    """The number of elements, as an expression."""
-    found = symbolic.const(1)
-    for size in shape:
-        found = product(found, symbolic.node_of(size))
-    return found
 
 
 def _expanded(node: UOp, sources: Sequence[UOp], sizes: list[int]) -> _Formed:

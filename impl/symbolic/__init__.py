@@ -20,6 +20,7 @@ from impl.symbolic.size import (
     as_size,
     binds_in,
     common_size,
+    element_count,
     extent,
     extent_of,
     greatest,
@@ -39,7 +40,8 @@ from impl.symbolic.size import (
 from impl.symbolic.variable import Variable
 
 __all__ = ["Bounds", "Extent", "Index", "Size", "Variable", "actual", "add", "as_node", "as_size",
-           "assuming", "binds_in", "bounds", "common_size", "conjuncts", "const", "equal",
+           "assuming", "binds_in", "bounds", "common_size", "conjuncts", "const",
+           "element_count", "equal",
            "evaluate", "evaluate_in_order", "extent", "extent_of", "floordiv", "greatest",
            "identical", "is_number", "is_symbolic", "less_equal", "less_than", "logical_and",
            "map_sizes", "mod", "mul", "node_of", "plain", "present", "rebuild", "rebuilt",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 from impl.dtypes import dtypes
@@ -378,6 +378,14 @@ def product(left: UOp, right: UOp) -> UOp:
         for other, times in second.items():
             accumulate(found, other, constant * times)
     return sum_of(dict(sorted(found.items(), key=_order)), constant * extra)
+
+
+def element_count(shape: Iterable[int]) -> UOp:
+    """The number of elements of a shape, as an expression: one node for equal polynomials."""
+    found = const(1)
+    for size in shape:
+        found = product(found, node_of(size))
+    return found
 
 
 def _factors(atom: UOp) -> list[UOp]:
