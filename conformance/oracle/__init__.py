@@ -47,12 +47,14 @@ class Approximate:
     """An array and, for each element, how far a right answer may lie from it.
 
     `slack` is what comes on top of the error if an addition reads the value: for a product, the
-    rounding that the addition may leave out.
+    rounding that the addition may leave out. `given` are values that a program writes down, moved
+    and copied at most: their zeros have the sign that is written.
     """
 
     value: Array
     error: Array
     slack: Array | None = None
+    given: bool = False
 
     def added(self) -> Array:
         """The error that counts in an addition."""
@@ -161,18 +163,19 @@ def evaluate(statement: Statement, variables: Variables) -> Approximate:
     result = _evaluate(statement, variables)
     # NumPy makes scalars of zero-dimensional results.
     slack = None if result.slack is None else np.asarray(result.slack)
-    return Approximate(np.asarray(result.value), np.asarray(result.error), slack)
+    return Approximate(np.asarray(result.value), np.asarray(result.error), slack, result.given)
 
 
 def _evaluate(statement: Statement, variables: Variables) -> Approximate:
     do = statement["do"]
     if do in protocol.SOURCES:
-        return _exactly(_source(statement))
+        return Approximate(*_with_errors(_source(statement)), given=True)
     sources = [variables[name] for name in statement["from"]]
     first = sources[0]
     if do in protocol.MOVEMENT:
         slack = None if first.slack is None else _move(statement, first.slack)
-        return Approximate(_move(statement, first.value), _move(statement, first.error), slack)
+        return Approximate(_move(statement, first.value), _move(statement, first.error), slack,
+                           first.given)
     if do in protocol.REDUCTIONS:
         return _reduce(do, first, tuple(statement["axes"]), statement["keepdims"])
     if do == "cast":
@@ -193,8 +196,12 @@ def _source(statement: Statement) -> Array:
     return np.full(shape, protocol.number(statement["value"]), dtype=np.dtype(dtype))
 
 
+def _with_errors(value: Array) -> tuple[Array, Array]:
+    return value, np.zeros(value.shape)
+
+
 def _exactly(value: Array) -> Approximate:
-    return Approximate(value, np.zeros(value.shape))
+    return Approximate(*_with_errors(value))
 
 
 def _move(step: Statement, array: Array) -> Array:
@@ -322,7 +329,7 @@ def _not(x: Approximate) -> Approximate:
 
 
 def _identity(x: Approximate) -> Approximate:
-    return Approximate(x.value.copy(), x.error.copy(), x.slack)
+    return Approximate(x.value.copy(), x.error.copy(), x.slack, x.given)
 
 
 def _function(x: Approximate, value: Array, propagated: Array,
@@ -336,8 +343,7 @@ def _exp(x: Approximate) -> Approximate:
     value, wide = np.exp(x.value), _wide(x.value)
     # Beyond the overflow threshold by a margin, infinity is the only answer.
     overflows = wide - x.error > np.log(float(np.finfo(value.dtype).max)) + 1
-    # The argument itself may be rounded once before a function of base two is applied.
-    propagated = _wide(value) * np.expm1(x.error + _unit(value.dtype) * np.abs(wide))
+    propagated = _wide(value) * np.expm1(x.error)
     result = _function(x, value, propagated)
     return Approximate(value, np.where(overflows, 0.0, result.error))
 
@@ -347,7 +353,6 @@ def _log(x: Approximate) -> Approximate:
     value = np.log(x.value)
     relative = np.where(x.error == 0, 0.0, x.error / np.abs(wide))
     propagated = np.where(relative < 1, -np.log1p(-np.minimum(relative, 0.999999)), np.inf)
-    propagated = propagated + FUNCTION_ULPS * _unit(value.dtype)
     return _function(x, value, propagated, certain=wide <= 0)
 
 
@@ -453,12 +458,7 @@ def _minimum(a: Approximate, b: Approximate) -> Approximate:
 def _pow(a: Approximate, b: Approximate) -> Approximate:
     value = np.power(a.value, b.value)
     base, exponent = np.abs(_wide(a.value)), _wide(b.value)
-    magnitude = np.abs(_wide(value))
-    logarithm = np.abs(np.log(np.where(base > 0, base, 1.0)))
-    unit = FUNCTION_ULPS * _unit(value.dtype)
-    relative = np.expm1(np.abs(exponent) * (unit * logarithm + unit))
-    moved = ~_settled(a, b)
-    propagated = np.where(moved, np.inf, magnitude * relative)
+    propagated = np.where(_settled(a, b), 0.0, np.inf)
     # 0 to a negative power is an infinity whose sign depends on that of the zero.
     known = np.isnan(value) | ((base == 0) & (exponent > 0)) | np.isinf(base)
     return _nearly(value, propagated, FUNCTION_ULPS, _settled(a, b) & known)
@@ -518,12 +518,14 @@ def _cast(x: Approximate, dtype: np.dtype[np.generic]) -> Approximate:
 
 
 def _bitcast(x: Approximate, dtype: np.dtype[np.generic]) -> Approximate:
-    """The same bits as another dtype.  Those of inexact values, NaNs and zeros are left open."""
+    """The same bits as another dtype.  Those of inexact values and NaNs are left open, and those of
+    zeros that were computed: of a maximum it may be the one or the other.
+    """
     value = np.ascontiguousarray(x.value).view(dtype).reshape(x.value.shape)
     open_bits = (x.error != 0) | np.isnan(_wide(x.value))
-    if _is_float(x.value):
-        open_bits = open_bits | (x.value == 0)  # one of two zeros
-    return Approximate(value, np.where(open_bits, np.inf, 0.0))
+    if _is_float(x.value) and not x.given:
+        open_bits = open_bits | (x.value == 0)
+    return Approximate(value, np.where(open_bits, np.inf, 0.0), given=x.given)
 
 
 def _to_integer(x: Approximate, dtype: np.dtype[np.generic]) -> Approximate:

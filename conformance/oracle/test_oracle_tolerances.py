@@ -30,7 +30,7 @@ def close(found: list[float], wanted: list[float]) -> None:
 
 #: Of 0.5 and 3.0, known exactly, and known within SPREAD.
 UNARY: dict[str, list[float]] = {
-    "exp": [8.5, 11, 8205, 8207], "log": [19.54, 15.28, 23680, 2501],
+    "exp": [8, 8, 8205, 8204], "log": [8, 8, 23668, 2494],
     "sqrt": [0, 0, 16390, 2732], "sin": [16.34, 64.69, 17100, 58110],
     "tanh": [8, 8, 17740, 8241], "reciprocal": [0, 0, 16420, 2733],
     "neg": [0, 0, 16384, 2731], "abs": [0, 0, 16384, 2731], "relu": [0, 0, 16384, 2731]}
@@ -47,7 +47,7 @@ def test_functions_of_one_number(do: str) -> None:
 BINARY: dict[str, list[float]] = {
     "add": [0, 0, 2732, 11700], "sub": [0, 0, 5121, 3414], "mul": [0, 0, 11700, 7464],
     "div": [0, 0, 11700, 7467], "maximum": [0, 0, 3562, 2643],
-    "minimum": [0, 0, 11700, 4819], "pow": [32.96, 36.99, np.inf, np.inf]}
+    "minimum": [0, 0, 11700, 4819], "pow": [8, 8, np.inf, np.inf]}
 
 
 @pytest.mark.parametrize("do", BINARY)

@@ -15,8 +15,8 @@ neither found nor alive: it is counted apart, with the check that was asked last
 
 The faults are in the small runtime `conformance.saboteurs.runtime`, and in `impl`. They were
 written with only the specification at hand; `faults.json`, `faults-second.json`,
-`faults-third.json` and `faults-fourth.json` have them, by kind. Mutants are those of
-`conformance.saboteurs.mutation`. No file is changed.
+`faults-third.json`, `faults-fourth.json` and `faults-fifth.json` have them, by kind. Mutants are
+those of `conformance.saboteurs.mutation`. No file is changed.
 """
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ FORMAT = "tensor-mutants/1"
 FAULTS = {"first": Path(__file__).parent / "faults.json",
           "second": Path(__file__).parent / "faults-second.json",
           "third": Path(__file__).parent / "faults-third.json",
-          "fourth": Path(__file__).parent / "faults-fourth.json"}
+          "fourth": Path(__file__).parent / "faults-fourth.json",
+          "fifth": Path(__file__).parent / "faults-fifth.json"}
 RUNTIME = "conformance.saboteurs.runtime:Adapter"
 #: What is changed, and how it is driven.
 SUBJECTS = {

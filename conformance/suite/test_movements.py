@@ -370,6 +370,31 @@ def test_movements_that_come_back_to_the_shape_but_not_to_the_value(subject: Sub
 
 
 @verifies("statements.movement.chain")
+def test_each_window_of_what_was_moved(subject: Subject) -> None:
+    """Within what was there before, at its edges and beside it: two movements may be one, or none.
+    """
+    size = 5
+    firsts: list[Statement] = [{"do": "pad", "widths": [list(pair)]}
+                               for pair in product(range(3), repeat=2) if any(pair)]
+    firsts += [{"do": "flip", "axes": [0]}, *({"do": "stride", "steps": [by]} for by in (2, 3)),
+               *({"do": "shrink", "bounds": [each]} for each in ([1, 5], [0, 4], [2, 5]))]
+    chains: list[list[Statement]] = []
+    for first in firsts:
+        ends = range(shapes.moved(first, (size,))[0] + 1)
+        chains += [[first, {"do": "shrink", "bounds": [list(window)]}]
+                   for window in combinations(ends, 2)]
+    _each(subject, (size,), subject.part(chains, at_least=4 * TOGETHER))
+    pairs = ([2, 1], [0, 2], [1, 0])
+    chains = [[{"do": "pad", "widths": [one, other]},
+               {"do": "shrink", "bounds": [[one[0] + first, one[0] + first + 2],
+                                           [other[0] + second, other[0] + second + 2]]}]
+              for one, other in product(pairs, repeat=2)
+              for first, second in product((-1, 0, 1), repeat=2)
+              if one[0] + first >= 0 and other[0] + second >= 0]
+    _each(subject, (3, 3), subject.part(chains, at_least=2 * TOGETHER))
+
+
+@verifies("statements.movement.chain")
 def test_windows_of_one_value_in_one_place(subject: Subject) -> None:
     """Parts that are padded to where they were, or moved all alike: each ends somewhere else."""
     for moved_by in (0, 1, 2):

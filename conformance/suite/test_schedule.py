@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from conformance import protocol
+from conformance import oracle, protocol
 from conformance.generators import programs
 from conformance.generators.programs import Draft
 from conformance.oracle import checker
@@ -102,6 +102,51 @@ def test_what_a_value_is_made_of_is_read_and_the_value_is_written(subject: Subje
             raise Failure(f"of inputs, {given} bytes are read, of the output {made} written: "
                           "24 of each of two, and 24", program)
     subject.met(met, "no program was one schedule")
+
+
+@verifies("schedule.document.complete", observe="schedule")
+@after("effects.value.eager", "schedule.document.schema")
+def test_what_is_moved_is_read_from_its_first_byte_to_its_last(subject: Subject) -> None:
+    """The elements that reach the result stand somewhere: what is said to be read has them all."""
+    met, shape = 0, (2, 3, 4)
+    steps: list[Statement] = [
+        *({"do": "flip", "axes": axes} for axes in ([0], [1], [2], [0, 2], [0, 1, 2])),
+        {"do": "permute", "order": [2, 0, 1]}, {"do": "stride", "steps": [1, 2, 3]},
+        {"do": "pad", "widths": [[1, 0], [0, 1], [0, 0]]},
+        {"do": "shrink", "bounds": [[0, 2], [1, 3], [0, 3]]},
+        {"do": "shrink", "bounds": [[1, 2], [0, 3], [1, 4]]}]
+    chains = [[one] for one in steps] + [[one, other] for one in steps[-2:] for other in steps[:5]]
+    for chain in chains:
+        draft = Draft()
+        name = source = draft.add("input", dtype="float32", shape=list(shape), data=protocol.encode(
+            np.arange(1, 25, dtype=np.float32).reshape(shape)))
+        draft.append({"do": "realize", "names": [source]})
+        for step in chain:
+            name = draft.add(step["do"], name, **{key: value for key, value in step.items()
+                                                  if key != "do"})
+        made = draft.add("neg", name)
+        draft.append({"do": "drop", "names": [each for each in draft.kinds
+                                              if each not in (source, made)]})
+        draft.append({"do": "observe", "names": [made]})
+        program = protocol.program(draft.statements)
+        if not subject.supports(program):
+            subject.skipped += 1
+            continue
+        [expected] = oracle.run(program)
+        numbers = np.abs(expected.value[expected.value != 0])
+        wanted = int(numbers.min() - 1) * 4, int(numbers.max()) * 4
+        read = [(access["start"], access["stop"]) for document in subject.documents(program)
+                for kernel in document["kernels"] for access in kernel["reads"]
+                if any(each["id"] == access["buffer"] and each["kind"] in ("input", "state")
+                       for each in document["buffers"])]
+        if not read:
+            continue  # it was asked for in another way
+        met += 1
+        found = min(start for start, _ in read), max(stop for _, stop in read)
+        if found[0] > wanted[0] or found[1] < wanted[1]:
+            raise Failure(f"bytes {found[0]} to {found[1]} of the input are said to be read, and "
+                          f"the result has those from {wanted[0]} to {wanted[1]}", program)
+    subject.met(met, "no program read its input")
 
 
 def _bytes(documents: list[Document], field: str) -> list[tuple[str, int]]:
@@ -293,10 +338,17 @@ def test_no_single_computation_is_a_copy(subject: Subject) -> None:
     computed: list[Statement] = [
         *({"do": do, "axes": [0], "keepdims": False} for do in protocol.REDUCTIONS),
         {"do": "cumsum", "axis": 0}, {"do": "softmax", "axis": 0}, {"do": "neg"}, {"do": "exp"},
-        {"do": "cast", "dtype": "int32"}]
+        {"do": "cast", "dtype": "int32"}, {"do": "gather", "from": ["t0", "rows"]},
+        {"do": "matmul", "from": ["table", "table"]}, {"do": "maximum", "from": ["t0", "t1"]}]
+    given: list[Statement] = [
+        {"do": "input", "to": "rows", "dtype": "int32", "shape": [3],
+         "data": protocol.encode(np.array([4, 0, 2], np.int32))},
+        {"do": "input", "to": "table", "dtype": "float32", "shape": [2, 2],
+         "data": protocol.encode(programs.pattern("float32", (2, 2), 2))},
+        {"do": "realize", "names": ["rows", "table"]}]
     for each in computed:
-        program = _made({**each, "to": "z", "from": ["t0"]}, {"do": "realize", "names": ["z"]},
-                        {"do": "observe", "names": ["z"]})
+        program = _made(*given, {"from": ["t0"], **each, "to": "z"},
+                        {"do": "realize", "names": ["z"]}, {"do": "observe", "names": ["z"]})
         if not subject.supports(program):
             subject.skipped += 1
             continue

@@ -338,6 +338,17 @@ def test_products_of_tables_of_each_size(subject: Subject) -> None:
         _checked(subject, draft, draft.add("matmul", left, right))
 
 
+@verifies("statements.matmul.batch")
+def test_more_matrices_than_a_byte_counts(subject: Subject) -> None:
+    """Each product is that of its own two, also behind the 256th."""
+    for lead in ((257,), (300,), (3, 100), (2, 2, 65), (1030,)):
+        for dtype in ("int32", "float32"):
+            draft = Draft()
+            left, right = (given(draft, _small(prod((*lead, *last)), seed).reshape(*lead, *last),
+                                 dtype) for seed, last in ((1, (2, 3)), (2, (3, 2))))
+            _checked(subject, draft, draft.add("matmul", left, right))
+
+
 @verifies("statements.gather.shape")
 def test_indices_and_rows_of_each_shape(subject: Subject) -> None:
     """An index of one axis to four, with few numbers and with thousands; rows of none to four."""
