@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from conformance.trace import ROOT
 
@@ -69,7 +70,7 @@ def renew(library: str) -> tuple[int, int]:
 
 def index() -> str:
     """A table of the pages: how many reports, and of these how many are silent, and new."""
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for path in sorted(REPORTS.glob("*.md")):
         if path.stem != "index":
             parts = path.read_text(encoding="utf-8").split("\n## ")[1:]
