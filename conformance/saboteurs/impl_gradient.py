@@ -273,8 +273,8 @@ class AssignedStatesStartAnew(Edit):
     description = "what was assigned and looked at has no gradient of what it was before"
     file = "impl/tensor/base.py"
     first = "test_sums_that_are_looked_at_have_the_gradient_of_all_terms"
-    old = "leaf.late is None \\\n"
-    new = "leaf.late is None and shown.op is not Ops.AFTER \\\n"
+    old = "in_memory(node) is leaf \\\n"
+    new = "in_memory(node) is leaf and shown.op is not Ops.AFTER \\\n"
 
 
 class CopiesAreDetached(Edit):

@@ -582,7 +582,8 @@ class ResultsHoldAllCallsBefore(Edit):
     rule = "replay.gradient.eager"
     description = "a state that goes through many calls holds all values that it had"
     file = "impl/replay/history.py"
-    old, new = "    if strong:\n        return root, 0, ()\n", "    return root, 0, ()\n"
+    old = "        if held and lasts:\n            return root, 0, ()\n"
+    new = "        return root, 0, ()\n"
 
 
 class TransformsReplay(Edit):
