@@ -18,6 +18,7 @@ from impl.errors import ArgumentError, ShapeError
 from impl.host import np
 from impl.models.checkpoint import read_folder
 from impl.models.writing import Kept, LanguageModel, Writer, visible, with_kept
+from impl.nn.quantized import Quantized, QuantizedEmbedding, QuantizedLinear
 
 __all__ = ["Llama", "LlamaConfig", "Writer", "load"]
 
@@ -199,15 +200,40 @@ def load(path: str | os.PathLike[str], places: int | None = None) -> Llama:
     Raises:
         ArgumentError: it is a checkpoint of something else, or `config.json` is missing.
     """
-    config, state = _of_gguf(Path(path)) if Path(path).is_file() else \
-        read_folder(path, "llama", LlamaConfig)
+    packed: dict[str, Quantized] = {}
+    if Path(path).is_file():
+        config, state, packed = _of_gguf(Path(path))
+    else:
+        config, state = read_folder(path, "llama", LlamaConfig)
     if places is not None:
         most = config.get("max_position_embeddings", LlamaConfig.max_position_embeddings)
         config["max_position_embeddings"] = min(places, most)
-    config["tie_word_embeddings"] = "lm_head.weight" not in state
+    config["tie_word_embeddings"] = "lm_head.weight" not in state | packed
     model = Llama(LlamaConfig(**config))
-    model.load_state_dict(state)
+    model.load_state_dict(state | _put_packed(model, packed))
     return model
+
+
+def _put_packed(model: Llama, packed: Mapping[str, Quantized]) -> dict[str, Tensor]:
+    """Give a network layers whose weights stay packed; what they have, by name.
+
+    Raises:
+        ShapeError: a weight has another shape.
+    """
+    table = "model.embed_tokens.weight"
+    if model.config.tie_word_embeddings and table in packed:
+        packed = {**packed, "lm_head.weight": packed[table]}
+    own = model.state_dict()
+    for name, weight in packed.items():
+        if weight.shape != own[name].shape:
+            raise ShapeError("llama.load", f"{name} has shape {own[name].shape}, the saved one "
+                             f"{weight.shape}", "give a whole file")
+        path = name.removesuffix(".weight")
+        layer = QuantizedEmbedding(weight) if name == table else QuantizedLinear(weight)
+        parent, _, place = path.rpartition(".")
+        setattr(model.get_submodule(parent), place, layer)
+    own = model.state_dict()
+    return {name: tensor for name, tensor in own.items() if name.endswith(".packed")}
 
 
 #: Names of tensors of GGUF, and what they are called here.
@@ -226,9 +252,12 @@ _SIZES = {"embedding_length": "hidden_size", "feed_forward_length": "intermediat
 _MOST = 2 ** 26
 
 
-def _of_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Queries and keys have their pairs side by side there, and as halves here."""
-    from impl.nn.gguf import gguf_load, gguf_metadata
+def _of_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Quantized]]:
+    """Sizes, plain tensors, and matrices that stay packed.
+
+    Queries and keys have their pairs side by side there, and as halves here.
+    """
+    from impl.nn.gguf import gguf_metadata, gguf_packed
 
     said = gguf_metadata(file)
     if said.get("general.architecture") != "llama":
@@ -236,30 +265,44 @@ def _of_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
                             "give a checkpoint of Llama")
     config = _sizes(said, file)
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
-    state = {}
-    tensors = gguf_load(file)
+    state: dict[str, Tensor] = {}
+    packed: dict[str, Quantized] = {}
+    tensors = gguf_packed(file)
     factors = tensors.pop("rope_freqs.weight", None)
     if factors is not None:
-        config["rope_scaling"] = {"rope_type": "factors", "factors": factors.tolist()}
+        config["rope_scaling"] = {"rope_type": "factors", "factors": _plain(factors).tolist()}
     for name, tensor in tensors.items():
         found = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.weight", name)
         kind = found[2] if found else ""
         if found is None or kind not in _NAMES:
             raise ArgumentError("llama.load", f"{file} has the tensor {name!r}, which is not known",
                                 "give a checkpoint of Llama")
-        if kind in heads and tensor.ndim == 2 and tensor.shape[0] % (2 * heads[kind]) == 0:
-            rows, columns = tensor.shape
-            tensor = tensor.reshape(heads[kind], -1, 2, columns).transpose(1, 2) \
-                .reshape(rows, columns)
         where = f"model.layers.{found[1]}." if found[1] else ""
-        state[f"{where}{_NAMES[kind]}.weight"] = tensor
+        own = f"{where}{_NAMES[kind]}.weight"
+        if isinstance(tensor, Quantized) and len(tensor.shape) == 2:
+            packed[own] = Quantized(_halved(tensor.packed, heads.get(kind)), tensor.kind)
+        else:
+            state[own] = _halved(_plain(tensor), heads.get(kind))
     blocks = sum(name.endswith(".input_layernorm.weight") for name in state)
-    if "model.embed_tokens.weight" not in state or blocks != config["num_hidden_layers"]:
+    tables = {**state, **packed}
+    if "model.embed_tokens.weight" not in tables or blocks != config["num_hidden_layers"]:
         raise ArgumentError("llama.load", f"{file} has {blocks} of its "
                             f"{config['num_hidden_layers']} blocks, or no embedding of tokens",
                             "give a whole file")
-    config["vocab_size"] = state["model.embed_tokens.weight"].shape[0]
-    return config, state
+    config["vocab_size"] = tables["model.embed_tokens.weight"].shape[0]
+    return config, state, packed
+
+
+def _plain(tensor: Tensor | Quantized) -> Tensor:
+    return tensor.numbers() if isinstance(tensor, Quantized) else tensor
+
+
+def _halved(rows: Tensor, heads: int | None) -> Tensor:
+    """Rows of each head that are pairs, as two halves; others as they are."""
+    if heads is None or rows.ndim < 2 or rows.shape[0] % (2 * heads):
+        return rows
+    pairs = rows.reshape(heads, -1, 2, *rows.shape[1:])
+    return pairs.transpose(1, 2).reshape(*rows.shape)
 
 
 def _sizes(said: Mapping[str, Any], file: Path) -> dict[str, Any]:

@@ -54,10 +54,10 @@ _LAYERS = {
         "ZeroPad3d"), "resizing"),
 }
 __all__ = [*_LAYERS, "Buffer", "Module", "Parameter", "amp", "data", "distributions", "functional",
-           "init", "lr_scheduler", "optim", "saving", "state", "swa_utils"]
+           "init", "logs", "lr_scheduler", "optim", "saving", "state", "swa_utils"]
 
 if TYPE_CHECKING:
-    from impl.nn import amp, data, distributions, functional, init, saving, swa_utils
+    from impl.nn import amp, data, distributions, functional, init, logs, saving, swa_utils
     from impl.nn.activation import (
         CELU,
         ELU,
@@ -239,7 +239,8 @@ def __getattr__(name: str) -> Any:
     """A layer or a part of `nn`, imported now."""
     if name in _LAYERS:
         value = getattr(importlib.import_module(f"impl.nn.{_LAYERS[name]}"), name)
-    elif name in ("amp", "data", "distributions", "functional", "init", "saving", "swa_utils"):
+    elif name in ("amp", "data", "distributions", "functional", "init", "logs", "saving",
+                  "swa_utils"):
         value = importlib.import_module(f"impl.nn.{name}")
     elif name == "utils":  # where PyTorch has the clipping of gradients
         from impl.nn import parametrize, rnn

@@ -20,19 +20,20 @@ from typing import Any
 from impl.dtypes import DType, dtypes, from_bfloat16
 from impl.errors import DTypeError
 from impl.host import np
-from impl.nn.files import open_file
+from impl.nn.files import open_file, zip_of
+from impl.nn.pickling import STORAGES
 from impl.tensor import Tensor
 
 #: The dtypes of storages, by the names of their classes.
-_STORAGES: dict[str, DType] = {
-    "DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
-    "BFloat16Storage": dtypes.bfloat16, "LongStorage": dtypes.int64, "IntStorage": dtypes.int32,
-    "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8, "ByteStorage": dtypes.uint8,
-    "BoolStorage": dtypes.bool}
+_STORAGES = {name: dtype for dtype, name in STORAGES.items()}
+#: The dtypes of PyTorch that have no class of storages.
+_OTHERS = (dtypes.uint16, dtypes.uint32, dtypes.uint64)
+#: A storage that is bytes, whose dtype its tensor says.
+_BYTES = "bytes"
 _MARK = object()
 #: What the parts that read a file raise at bytes that make no sense.
 _DAMAGED = (zipfile.BadZipFile, ValueError, LookupError, TypeError, EOFError, AttributeError,
-            RuntimeError, OverflowError, struct.error, zlib.error)
+            RuntimeError, OverflowError, struct.error, zlib.error, NotImplementedError)
 #: Tensors may be so many times larger together than the file: views of one storage.
 _SHARED = 8
 
@@ -53,7 +54,7 @@ def torch_load(path: str | os.PathLike[str]) -> Any:
     """
     with open_file("torch_load", path) as file:
         try:
-            with zipfile.ZipFile(file) as archive:
+            with zip_of(file) as archive:
                 return _Reader(archive, Path(path).stat().st_size).load()
         except DTypeError:
             raise
@@ -164,13 +165,19 @@ class _Reader:
             self.stack.append(given[0])
         elif called == "tensor":
             self.stack.append(self._tensor(*given[:4]))
+        elif called == "tensor of bytes":
+            (kind, name, count), dtype = given[0], given[6]
+            if kind != _BYTES or not isinstance(dtype, DType):
+                raise _refuse("a tensor has a type that is not read")
+            self.stack.append(self._tensor((dtype, name, count), *given[1:4]))
         else:
             raise _refuse("its pickle calls what is no function")
 
     def _persistent(self) -> None:
         """A storage: its kind, its name, and how many elements it says it has."""
         kind, storage, name, _, count = self.stack.pop()
-        if kind != "storage" or not isinstance(storage, DType) or not isinstance(name, str):
+        if kind != "storage" or not isinstance(storage, DType) and storage != _BYTES \
+                or not isinstance(name, str):
             raise _refuse("it refers to something else than a storage")
         if name not in self.storages:
             self.storages[name] = np.frombuffer(self.entry(f"data/{name}"), np.uint8)
@@ -181,6 +188,8 @@ class _Reader:
     def _tensor(self, storage: Any, offset: int, size: Any, stride: Any) -> Tensor:
         """A view of a storage, in memory of its own."""
         dtype, name, _ = storage
+        if not isinstance(dtype, DType):
+            raise _refuse("a tensor has a type that is not read")
         numbers = (offset, *size, *stride)
         if len(size) != len(stride) or not all(type(one) is int and one >= 0 for one in numbers):
             raise _refuse("a tensor has no possible shape")
@@ -217,8 +226,11 @@ def _known(name: str) -> Any:
     module, _, member = name.partition(" ")
     if module == "torch" and member in _STORAGES:
         return _STORAGES[member]
-    known = {"collections OrderedDict": "dict", "torch Size": "size",
+    known: dict[str, Any] = {"collections OrderedDict": "dict", "torch Size": "size",
              "torch._utils _rebuild_tensor_v2": "tensor",
+             "torch._utils _rebuild_tensor_v3": "tensor of bytes",
+             "torch.storage UntypedStorage": _BYTES,
+             **{f"torch {dtype.name}": dtype for dtype in _OTHERS},
              "torch._utils _rebuild_parameter": "parameter"}
     if name not in known:
         raise _refuse(f"it has an object of {name.replace(' ', '.')[:80]}")

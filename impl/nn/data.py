@@ -3,13 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from impl.errors import ArgumentError
 from impl.host import np
-from impl.nn import sampling
+from impl.nn import sampling, workers
 from impl.nn.names import publish
 from impl.nn.sampling import *  # noqa: F403
+from impl.nn.workers import get_worker_info
 from impl.tensor import Tensor
 
 __all__ = ["ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset",
@@ -99,10 +101,6 @@ class StackDataset(Dataset):
         return tuple(one[index] for one in self.datasets)
 
 
-def get_worker_info() -> None:
-    """None: no other processes load data."""
-
-
 class TensorDataset(Dataset):
     """Tensors of one length: example i is the tuple of their rows i."""
 
@@ -154,10 +152,13 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
 
 
 class DataLoader:
-    """Batches of a dataset, in its order or by chance (`shuffle`), made when they are asked for.
+    """Batches of a dataset, in its order or by chance (`shuffle`).
 
-    Rows of a `TensorDataset` are gathered by one operation a batch. Nothing is made ahead: other
-    processes (`num_workers`) are not started. The order follows `Tensor.manual_seed`.
+    With `num_workers` so many processes make them ahead, each up to `prefetch_factor` batches.
+    They come in the same order, and are the same, whoever makes them. Of a dataset that is only
+    iterated each process has a copy, and gives all that it yields: `get_worker_info` says which
+    part is its own. Rows of a `TensorDataset` are gathered by one operation a batch. The order
+    follows `Tensor.manual_seed`.
     """
 
     def __init__(self, dataset: Any, batch_size: int | None = 1, shuffle: bool = False,
@@ -165,7 +166,8 @@ class DataLoader:
                  collate_fn: Callable[[list[Any]], Any] | None = None, pin_memory: bool = False,
                  drop_last: bool = False, generator: Any = None,
                  persistent_workers: bool = False, timeout: float = 0,
-                 worker_init_fn: Any = None, prefetch_factor: int | None = None,
+                 worker_init_fn: Callable[[int], Any] | None = None,
+                 prefetch_factor: int | None = None,
                  multiprocessing_context: Any = None, pin_memory_device: str = "",
                  in_order: bool = True) -> None:
         if batch_sampler is None and batch_size is not None and batch_size < 1:
@@ -174,9 +176,19 @@ class DataLoader:
         if shuffle and sampler is not None:  # r[impl errors.argument.refused]
             raise ArgumentError("DataLoader", "shuffle and a sampler: each is an order",
                                 "leave out shuffle=True")
+        if num_workers < 0 or timeout < 0 or prefetch_factor == 0:
+            # r[impl errors.argument.refused]
+            raise ArgumentError("DataLoader", f"num_workers={num_workers}, timeout={timeout}, "
+                                f"prefetch_factor={prefetch_factor}",
+                                "give no workers or some, 0 seconds or more, and a batch at least")
         self.dataset, self.batch_size, self.shuffle = dataset, batch_size, shuffle
         self.sampler, self.batch_sampler = sampler, batch_sampler
         self.collate_fn, self.drop_last, self.generator = collate_fn, drop_last, generator
+        self.num_workers, self.persistent_workers = num_workers, persistent_workers
+        self.prefetch_factor, self.in_order = prefetch_factor or 2, in_order
+        self.timeout, self.worker_init_fn = timeout, worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self._crew: workers.Crew | None = None
 
     def __len__(self) -> int:
         """The number of batches."""
@@ -186,40 +198,75 @@ class DataLoader:
         return count // size if self.drop_last else -(-count // size)
 
     def __iter__(self) -> Iterator[Any]:
-        if isinstance(self.dataset, IterableDataset) or not hasattr(self.dataset, "__getitem__"):
-            yield from self._streamed()
-            return
-        for numbers in self._numbers():
-            if self.batch_size is None:
-                yield self.dataset[numbers[0]]
-            elif self.collate_fn is None and type(self.dataset) is TensorDataset:
-                yield list(self.dataset[_rows(numbers)])
-            else:
-                yield self._joined([self.dataset[number] for number in numbers])
+        maker = BatchMaker(self.dataset, self.batch_size, self.drop_last, self.collate_fn)
+        numbers = iter(()) if maker.streams else self._numbers()
+        if self.num_workers:
+            return self._made_ahead(maker, numbers)
+        return maker.stream() if maker.streams else map(maker, numbers)
 
-    def _joined(self, examples: list[Any]) -> Any:
-        return (self.collate_fn or collate)(examples)
+    def _made_ahead(self, maker: BatchMaker, numbers: Iterator[list[int]]) -> Iterator[Any]:
+        """What processes make; they stay for the next time if they are to."""
+        crew, self._crew = self._crew, None  # whoever iterates at the same time has others
+        if crew is None:
+            with self.generator or nullcontext():
+                seed = int(Tensor.randint(1, low=0, high=2 ** 31 - 1).item())
+            crew = workers.Crew(maker, self.num_workers, seed, self.worker_init_fn,
+                                self.multiprocessing_context, self.timeout)
+        done = False
+        try:
+            yield from crew.batches(numbers, self.prefetch_factor, self.in_order)
+            done = True
+        finally:
+            if done and self.persistent_workers and self._crew is None:
+                self._crew = crew
+            else:
+                crew.end()
 
     def _numbers(self) -> Iterator[list[int]]:
         """The numbers of the examples of each batch."""
         if self.batch_sampler is not None:
-            yield from (list(batch) for batch in self.batch_sampler)
-            return
+            return (list(batch) for batch in self.batch_sampler)
         count = len(self.dataset)
         order = list(self.sampler) if self.sampler is not None else \
             self._shuffled(count) if self.shuffle else range(count)
         size = self.batch_size or 1
-        for start in range(0, len(order), size):
-            batch = list(order[start:start + size])
-            if len(batch) == size or not self.drop_last:
-                yield batch
+        batches = (list(order[start:start + size]) for start in range(0, len(order), size))
+        return (batch for batch in batches if len(batch) == size or not self.drop_last)
 
     def _shuffled(self, count: int) -> list[int]:
         with self.generator or nullcontext():
             order: list[int] = Tensor.randperm(count).tolist()
             return order
 
-    def _streamed(self) -> Iterator[Any]:
+
+@dataclass(frozen=True)
+class BatchMaker:
+    """Makes batches of a dataset, in this process or in another one."""
+
+    dataset: Any
+    batch_size: int | None
+    drop_last: bool
+    collate_fn: Callable[[list[Any]], Any] | None
+
+    @property
+    def streams(self) -> bool:
+        """Whether the dataset is only iterated."""
+        return isinstance(self.dataset, IterableDataset) or not hasattr(self.dataset, "__getitem__")
+
+    def __call__(self, numbers: list[int]) -> Any:
+        """The batch of the examples with these numbers."""
+        if self.batch_size is None:
+            return self.dataset[numbers[0]]
+        if self.collate_fn is None and type(self.dataset) is TensorDataset:
+            return list(self.dataset[_rows(numbers)])
+        several = getattr(self.dataset, "__getitems__", None)
+        return self._joined(several(numbers) if several is not None else
+                            [self.dataset[number] for number in numbers])
+
+    def _joined(self, examples: list[Any]) -> Any:
+        return (self.collate_fn or collate)(examples)
+
+    def stream(self) -> Iterator[Any]:
         """Batches of a dataset that is only iterated; its examples, if there is no size."""
         if self.batch_size is None:
             yield from self.dataset

@@ -15,13 +15,15 @@ import mmap
 import os
 import re
 import secrets
+import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
 from impl import distributed, settings
-from impl.dtypes import DType, dtypes, from_bfloat16
+from impl.device import Device
+from impl.dtypes import DType, dtypes
 from impl.errors import (
     DistributedError,
     DTypeError,
@@ -84,6 +86,25 @@ def open_file(operation: str, path: str | os.PathLike[str], mode: str = "rb") ->
                                + ("read" if mode == "rb" else "written")) from None
 
 
+class _Bounded:
+    """A file of which no more is asked for than it has: whoever reads takes memory first."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.size = file, os.fstat(file.fileno()).st_size
+
+    def read(self, count: int = -1) -> bytes:
+        left = max(self.size - self.file.tell(), 0)
+        return self.file.read(left if count is None or count < 0 else min(count, left))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+def zip_of(file: IO[bytes]) -> zipfile.ZipFile:
+    """A zip, whose sizes are not believed."""
+    return zipfile.ZipFile(cast("IO[bytes]", _Bounded(file)))
+
+
 # ---------------------------------------------------------------- saving
 
 def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str],
@@ -142,10 +163,20 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray], kinds: Mapping[str, str
 def _replace(path: Path, arrays: Mapping[str, np.ndarray], kinds: Mapping[str, str],
              metadata: Mapping[str, str] | None = None) -> None:
     """Write a file beside the one with this name, and let it take the name at once."""
+    replace(path, lambda beside: _write(beside, arrays, kinds, metadata))
+
+
+def replace(path: Path, write: Callable[[Path], None]) -> None:
+    """Have a file written beside the one with this name, and let it take the name at once."""
     # r[impl distributed.save.complete]
     beside = path.with_name(f"{path.name}.{distributed.rank()}.part")
-    _write(beside, arrays, kinds, metadata)
-    os.replace(beside, path)
+    try:
+        write(beside)
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
     with contextlib.suppress(OSError):  # no folder can be opened on some systems
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -259,64 +290,84 @@ def _commit(path: Path, metadata: Mapping[str, str], names: Sequence[str]) -> No
 def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """Read the tensors of a safetensors file, or of its parts: each whole, on the default device.
 
+    Where that computes in the memory of the host, a tensor lies in the file: its bytes are read
+    when they are used, and those of a slice alone if nothing else is. Nothing is written to the
+    file by it, and whoever saves under the same name with `safe_save` makes another file.
+
     Raises:
         DTypeError: it is another kind of file, or cut short, or a part is missing.
     """
     source = Path(path)
-    with contextlib.ExitStack() as files:
-        try:
-            header, content = _opened(source, files)
-            metadata = header.pop("__metadata__", None) or {}
-            if metadata.get("format") == _PARTS:
-                parts = [_opened(source.with_name(name), files)
-                         for name in json.loads(metadata["parts"])]
-                return {name: _joined(name, entry, parts)
-                        for name, entry in json.loads(metadata["tensors"]).items()}
-            return {name: _tensor(_read(content, entry), entry) for name, entry in header.items()}
-        # What is elsewhere in the place of a header may be anything, also JSON of another form.
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            # r[impl errors.type.builtin+2]
-            raise DTypeError("safe_load", f"{os.fspath(path)} is no safetensors file, or cut "
-                             f"short ({error})", "give a file of nn.state.safe_save") from None
+    try:
+        header, content = _opened(source)
+        metadata = header.pop("__metadata__", None) or {}
+        if metadata.get("format") == _PARTS:
+            parts = [_opened(source.with_name(name)) for name in json.loads(metadata["parts"])]
+            return {name: _joined(name, entry, parts)
+                    for name, entry in json.loads(metadata["tensors"]).items()}
+        return {name: _tensor(_read(content, entry), entry) for name, entry in header.items()}
+    # What is elsewhere in the place of a header may be anything, also JSON of another form.
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        # r[impl errors.type.builtin+2]
+        raise DTypeError("safe_load", f"{os.fspath(path)} is no safetensors file, or cut "
+                         f"short ({error})", "give a file of nn.state.safe_save") from None
 
 
 def safe_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
     """The texts that were saved with the tensors of a file which `safe_load` reads."""
-    with contextlib.ExitStack() as files:
-        header, _ = _opened(Path(path), files)
-        found: dict[str, str] = header.get("__metadata__") or {}
-        if found.get("format") == _PARTS:
-            found = json.loads(found.get("metadata", "{}"))
-        return found
+    header, _ = _opened(Path(path))
+    found: dict[str, str] = header.get("__metadata__") or {}
+    if found.get("format") == _PARTS:
+        found = json.loads(found.get("metadata", "{}"))
+    return found
 
 
-def _opened(path: Path, files: contextlib.ExitStack) -> tuple[Header, memoryview]:
+def mapped(file: IO[bytes]) -> np.ndarray:
+    """The bytes of a file where they lie: each is read when it is looked at, and none written.
+
+    Raises:
+        ValueError: the file is empty.
+    """
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+
+
+def lying(array: np.ndarray) -> Tensor:
+    """A tensor in the memory of an array, where the default device can read it there.
+
+    Windows lets nobody replace a file that somebody has mapped, so there it is copied.
+    """
+    leaf = None if os.name == "nt" else Tensor.runtime.adopt(array, Device.DEFAULT)
+    return Tensor(array) if leaf is None else Tensor(leaf)
+
+
+def _opened(path: Path) -> tuple[Header, np.ndarray]:
     """The header of a file, and its content behind it."""
-    file = files.enter_context(open_file("safe_load", path))
-    mapped = files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    length = int.from_bytes(mapped[:8], "little")
-    if length > len(mapped) - 8:
-        raise ValueError(f"its header has {length} bytes, the file {len(mapped)}")
-    header: Header = json.loads(mapped[8:8 + length])
-    content = files.enter_context(memoryview(mapped))
-    return header, files.enter_context(content[8 + length:])
+    with open_file("safe_load", path) as file:
+        content = mapped(file)
+    length = int.from_bytes(content[:8].tobytes(), "little")
+    if length > len(content) - 8:
+        raise ValueError(f"its header has {length} bytes, the file {len(content)}")
+    header: Header = json.loads(content[8:8 + length].tobytes().decode())  # UTF-8, and no other
+    return header, content[8 + length:]
 
 
-def _read(content: memoryview, entry: Header) -> np.ndarray:
-    """The elements of an entry, as an array of its own.
+def _read(content: np.ndarray, entry: Header) -> np.ndarray:
+    """The elements of an entry, in the file.
 
     Raises:
         ValueError: the entry claims what is not there, or something else than it shows.
     """
+    if entry["dtype"] not in _NAMES:
+        raise ValueError(f"elements of type {entry['dtype']!r:.40} are not read")
     (first, last), shape, dtype = entry["data_offsets"], entry["shape"], _NAMES[entry["dtype"]]
     if not all(type(each) is int and each >= 0 for each in (first, last, *shape)):
         raise ValueError(f"shape {shape} at {first} to {last}")
     if not first <= last <= len(content) or last - first != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"bytes {first} to {last} of {len(content)} for shape {shape}")
-    return np.frombuffer(bytes(content[first:last]), dtype.numpy).reshape(shape)
+    return content[first:last].view(dtype.numpy).reshape(shape)
 
 
-def _joined(name: str, entry: Header, parts: Sequence[tuple[Header, memoryview]]) -> Tensor:
+def _joined(name: str, entry: Header, parts: Sequence[tuple[Header, np.ndarray]]) -> Tensor:
     """A tensor from the pieces that several files have of it."""
     pieces = [(begin, _read(parts[number][1], parts[number][0][name]))
               for number, begin in entry["pieces"]]
@@ -333,5 +384,11 @@ def _joined(name: str, entry: Header, parts: Sequence[tuple[Header, memoryview]]
 
 def _tensor(array: np.ndarray, entry: Header) -> Tensor:
     if entry["dtype"] == "BF16":
-        return Tensor(from_bfloat16(array), dtype=dtypes.bfloat16)
-    return Tensor(array)
+        return bfloat16s(array)
+    # A byte that stands for a truth value is 0 or 1 in memory.
+    return Tensor(array.view(np.uint8) != 0) if entry["dtype"] == "BOOL" else lying(array)
+
+
+def bfloat16s(bits: np.ndarray) -> Tensor:
+    """Numbers in bfloat16 by their bits."""
+    return lying(bits).bitcast(dtypes.bfloat16)

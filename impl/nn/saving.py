@@ -1,23 +1,22 @@
 """`save` and `load`: nested dicts and lists with tensors, numbers and texts, in one file.
 
-The file is one of safetensors. Its tensors have their paths as names, and its metadata say, as
-JSON, what the dicts and lists around them were. So nothing in a file is ever run, and other
-programs read the tensors. `load` reads the files of others, too: which kind it is, its first bytes
-say.
+A file whose name ends in .pt or .pth is one of PyTorch: `torch.load` reads it. Any other is one of
+safetensors. Its tensors have their paths as names, and its metadata say, as JSON, what the dicts
+and lists around them were. So nothing in a file is ever run, and other programs read the tensors.
+`load` reads the files of others, too: which kind it is, its first bytes say.
 """
 from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from impl.errors import ArgumentError, DTypeError
 from impl.host import np
-from impl.nn import checkpoints
-from impl.nn.files import open_file, safe_load, safe_metadata, safe_save
+from impl.nn import arrays, checkpoints, pickling
+from impl.nn.files import open_file, replace, safe_load, safe_metadata, safe_save
 from impl.tensor import Tensor
 
 __all__ = ["load", "save"]
@@ -33,14 +32,25 @@ def save(obj: Any, f: str | os.PathLike[str]) -> None:
     """Write an object to a file: tensors, numbers, texts, None, and dicts, lists and tuples of
     them, such as the `state_dict()` of a model and of an optimiser.
 
-    What was saved under this name stays until all is written.
+    What was saved under this name stays until all is written. If the name ends in .pt or .pth,
+    `torch.load` reads the file, and tensors on a mesh are written whole.
 
     Raises:
         DTypeError: something of another kind is in it, such as a whole model.
     """
+    if Path(f).suffix in (".pt", ".pth"):
+        replace(Path(f), lambda beside: _write_torch(obj, beside))
+        return
     tensors: dict[str, Tensor] = {}
     tree = _tree(obj, "", tensors, 0)
     safe_save(tensors, f, {"format": _FORMAT, "tree": json.dumps(tree)})
+
+
+def _write_torch(obj: Any, path: Path) -> None:
+    with open_file("save", path, "wb") as file:
+        pickling.write_torch(obj, file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _tree(obj: Any, path: str, tensors: dict[str, Tensor], depth: int) -> Any:
@@ -97,7 +107,14 @@ def _loaded(path: Path) -> Any:
         from impl.nn.gguf import gguf_load
         return gguf_load(path)
     if start[:2] == b"PK" or start[:6] == b"\x93NUMPY":
-        return _numpy_load(path) if _of_numpy(path, start) else checkpoints.torch_load(path)
+        return arrays.numpy_load(path) if arrays.is_of_numpy(path, start) \
+            else checkpoints.torch_load(path)
+    if start[:1] == b"\x80" and start[2:4] == b"\x8a\n":
+        raise DTypeError("load", f"{path} is of PyTorch before version 1.6",
+                         "load it with torch, and torch.save it again")
+    if int.from_bytes(start, "little") > path.stat().st_size or len(start) < 8:
+        raise DTypeError("load", f"{path} is none of the files that are read, or empty",
+                         "give a file of PyTorch (.pt), NumPy (.npz, .npy), GGUF or safetensors")
     tensors, metadata = safe_load(path), safe_metadata(path)
     if metadata.get("format") != _FORMAT:
         return tensors
@@ -119,37 +136,6 @@ def _object(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
                 for key, one in zip(tree["keys"], tree["values"], strict=True)}
     kind = tuple if "tuple" in tree else list
     return kind(_object(one, tensors) for one in tree[kind.__name__])
-
-
-def _of_numpy(path: Path, start: bytes) -> bool:
-    if start[:2] != b"PK":
-        return True
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return all(name.endswith(".npy") for name in archive.namelist())
-    except (zipfile.BadZipFile, ValueError, OSError):
-        return False  # the reader of the other kind says what is wrong
-
-
-def _numpy_load(path: Path) -> Any:
-    """A file of `numpy.save` or `numpy.savez`: a tensor, or a dict of them.
-
-    Raises:
-        DTypeError: it is damaged, or has Python objects in it.
-    """
-    try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return Tensor(found)
-        with found:
-            return {name: Tensor(found[name]) for name in found.files}
-    # What is damaged may look like anything: each part of NumPy and zipfile has its own errors.
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, SyntaxError, TypeError, KeyError,
-            NotImplementedError, OverflowError, MemoryError, RuntimeError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise DTypeError("load", f"{os.fspath(path)} is damaged or has other things than arrays "
-                         f"of numbers ({error})", "write it with numpy.savez") from None
 
 
 def _moved(obj: Any, device: str) -> Any:

@@ -213,6 +213,45 @@ def test_files_of_gguf_are_loaded(tmp_path: Path) -> None:
     assert np.allclose(cosines[5], np.cos([5, 5 / 40, 5, 5 / 40]), atol=1e-6)
 
 
+def quantised(tied: bool = False) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Tensors of a file whose matrices are Q8_0, and the numbers that they stand for; 32 wide."""
+    random = np.random.default_rng(3)
+    found: dict[str, Any] = {"output_norm.weight": (0, (32,), np.ones(32, "<f4").tobytes())}
+    numbers = {}
+    shapes = {"token_embd": (19, 32), "attn_q": (32, 32), "attn_k": (16, 32), "attn_v": (16, 32),
+              "attn_output": (32, 32), "ffn_gate": (64, 32), "ffn_up": (64, 32),
+              "ffn_down": (32, 64)} | ({} if tied else {"output": (19, 32)})
+    for name, shape in shapes.items():
+        whole = random.integers(-127, 128, (*shape[:1], shape[1] // 32, 32)).astype(np.int8)
+        scales = np.full((*whole.shape[:2], 1), 2 ** -8, "<f2")
+        data = np.concatenate([scales.view(np.uint8), whole.view(np.uint8)], -1)
+        full = name if name in ("token_embd", "output") else f"blk.0.{name}"
+        found[f"{full}.weight"] = (8, shape, data.tobytes())
+        numbers[f"{full}.weight"] = (whole.astype(np.float32) * 2 ** -8).reshape(shape)
+    for name in ("attn_norm", "ffn_norm"):
+        found[f"blk.0.{name}.weight"] = (0, (32,), np.ones(32, "<f4").tobytes())
+    return found, numbers
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_matrices_of_a_quantised_file_stay_packed(tmp_path: Path, tied: bool) -> None:
+    sizes = {"llama__block_count": 1, "llama__embedding_length": 32,
+             "llama__feed_forward_length": 64}
+    tensors, numbers = quantised(tied)
+    plain = tensors | {name: (0, one.shape, one.tobytes()) for name, one in numbers.items()}
+    packed = llama.load(gguf_file(tmp_path / "packed.gguf", tensors, **sizes))
+    wide = llama.load(gguf_file(tmp_path / "wide.gguf", plain, **sizes))
+    assert np.allclose(packed(Tensor(TOKENS)).numpy(), wide(Tensor(TOKENS)).numpy(), atol=1e-5)
+    assert tied or packed.generate([1, 2, 3], 3) == wide.generate([1, 2, 3], 3)
+    held = {name: one for name, one in packed.state_dict().items() if one.ndim > 1}
+    assert held and all(one.dtype.name == "uint8" for one in held.values())
+    assert not any(one.requires_grad for one in held.values())
+    tensors["output_norm.weight"] = (0, (32,), np.ones(32, "<f4").tobytes())
+    with pytest.raises(ShapeError, match="gate_proj.weight has shape"):
+        llama.load(gguf_file(tmp_path / "packed.gguf", tensors,
+                             **sizes | {"llama__feed_forward_length": 65}))
+
+
 def test_files_of_gguf_are_not_trusted(tmp_path: Path) -> None:
     path, tensors = tmp_path / "model.gguf", in_gguf()
     for others, told in (

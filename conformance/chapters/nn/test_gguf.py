@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from impl import Tensor
-from impl.errors import DTypeError
+from impl.errors import ArgumentError, DTypeError
 from impl.nn import saving
 from impl.nn.gguf import gguf_load, gguf_metadata
+from impl.nn.quantized import KINDS, Quantized
 from impl.settings import Context
 
 random = np.random.default_rng(4)
@@ -103,6 +104,62 @@ def test_quantised_numbers(tmp_path: Path, kind: int, size: int, halves: tuple[i
     assert np.allclose(gguf_load(path)["w"].numpy(), wanted.reshape(shape), rtol=1e-5, atol=1e-5)
 
 
+#: Where a block has float16, by the code of its kind; any other bytes will do elsewhere.
+HALVES = {2: (0,), 3: (0, 2), 6: (0,), 7: (0, 2), 8: (0,), 10: (80, 82), 11: (108,), 12: (0, 2),
+          13: (0, 2), 14: (208,), 20: (0,), 23: (0,), 34: (52,), 35: (64,)}
+
+
+@pytest.mark.parametrize("code", [one for one in KINDS if one != 15],
+                         ids=lambda one: KINDS[one].name)
+def test_numbers_are_those_of_the_package_of_ggml(code: int) -> None:
+    gguf = pytest.importorskip("gguf", reason="pip install gguf")
+    kind = KINDS[code]
+    data = blocks(8, kind.nbytes, HALVES.get(code, ()))
+    if code == 39:  # a power of two, of which the greatest has no float32
+        data[:, 0] %= 250
+    packed = Quantized(Tensor(data.reshape(2, 4, -1)), kind)
+    wanted = gguf.quants.dequantize(data.reshape(2, -1), gguf.GGMLQuantizationType(code))
+    assert packed.shape == wanted.shape and np.array_equal(packed.numbers().numpy(), wanted)
+    assert np.array_equal(packed.rows(Tensor([[1, 0, 1]])).numpy(), wanted[[[1, 0, 1]]])
+    x = random.standard_normal((3, wanted.shape[1])).astype(np.float32)
+    bound = 1e-5 * np.abs(x) @ np.abs(wanted).T + 1e-6
+    for given in (x, x[:1], x[0], x[:1].reshape(1, 1, -1)):
+        assert np.all(np.abs(packed.linear(Tensor(given)).numpy() - given @ wanted.T)
+                      <= bound[:1] if len(given) != 3 else bound)
+
+
+def test_a_kind_that_the_package_cannot_read() -> None:
+    data = random.integers(0, 256, (2, 292), dtype=np.uint8)
+    scales = random.standard_normal(2).astype("<f4")
+    data[:, :4] = scales[:, None].view("u1")
+    found = Quantized(Tensor(data), KINDS[15]).numbers().numpy()
+    assert np.array_equal(found, (data[:, 4:260].view(np.int8) * scales[:, None]).reshape(-1))
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+@pytest.mark.parametrize("code", [one for one in KINDS if one != 34],
+                         ids=lambda one: KINDS[one].name)
+def test_the_kernel_of_the_product_reads_the_bytes(code: int, rows: int) -> None:
+    kind = KINDS[code]
+    data = blocks(256 * 1024 // kind.size, kind.nbytes, HALVES.get(code, ()))
+    packed = Quantized(Tensor(data.reshape(256, -1, kind.nbytes)).realize(), kind)
+    with Context(DEVICE="CPU"):
+        x = Tensor.ones(rows, 1024).realize()
+        weight = Quantized(packed.packed.to("CPU").realize(), kind)
+        document = Tensor.schedule_document(weight.linear(x))
+    sizes = {each["id"]: (each["dtype"], each["bytes"]) for each in document["buffers"]}
+    assert any(sizes[one["buffer"]] == ("uint8", data.size)
+               for kernel in document["kernels"] for one in kernel["reads"])
+    numbers = 4 * 256 * 1024
+    assert all(size <= numbers / 4 for dtype, size in sizes.values() if dtype == "float32")
+
+
+def test_what_is_not_packed_so_is_refused() -> None:
+    for wrong in (Tensor.zeros(2, 18), Tensor.zeros(2, 17, dtype="uint8")):
+        with pytest.raises(ArgumentError, match="give bytes in blocks of 18"):
+            Quantized(wrong, KINDS[2])
+
+
 def test_plain_numbers_and_values(tmp_path: Path) -> None:
     wide = random.standard_normal((2, 3)).astype("<f4")
     brain = (wide.view(np.uint32) >> 16).astype("<u2")
@@ -129,6 +186,7 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     for tensors, problem in (
             ({"w": (0, (100,), b"\0" * 8)}, "takes 400 bytes"),
             ({"w": (0, (2 ** 40, 2 ** 40), b"")}, "takes"), ({"w": (19, (8,), b"")}, "of kind 19"),
+            ({"w": (2, (2, 16), b"\0" * 18)}, "no whole blocks of 32"),
             ({"w": (2, (31,), b"\0" * 18)}, "of shape"), ({"w": (0, (1,) * 9, b"")}, "9 axes")):
         with pytest.raises(DTypeError, match=f"gguf_load: .*{problem}"):
             gguf_load(written(path, tensors))  # type: ignore[arg-type]
