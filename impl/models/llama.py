@@ -284,7 +284,7 @@ def _of_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Q
         else:
             state[own] = _halved(_plain(tensor), heads.get(kind))
     blocks = sum(name.endswith(".input_layernorm.weight") for name in state)
-    tables = {**state, **packed}
+    tables: dict[str, Tensor | Quantized] = {**state, **packed}
     if "model.embed_tokens.weight" not in tables or blocks != config["num_hidden_layers"]:
         raise ArgumentError("llama.load", f"{file} has {blocks} of its "
                             f"{config['num_hidden_layers']} blocks, or no embedding of tokens",

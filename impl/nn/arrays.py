@@ -11,7 +11,7 @@ from typing import Any
 
 from impl.errors import DTypeError
 from impl.host import np
-from impl.nn.files import lying, mapped, open_file, zip_of
+from impl.nn.files import lying, mapped_bytes, open_file, zip_of
 from impl.tensor import Tensor
 
 __all__ = ["numpy_load"]
@@ -33,7 +33,7 @@ def numpy_load(path: str | os.PathLike[str]) -> Any:
     """
     with open_file("load", path) as file:
         try:
-            content = mapped(file)
+            content = mapped_bytes(file)
             if content[:6].tobytes() == _MAGIC:
                 return _tensor(_array(content))
             with zip_of(file) as archive:

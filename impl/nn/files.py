@@ -322,7 +322,7 @@ def safe_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
     return found
 
 
-def mapped(file: IO[bytes]) -> np.ndarray:
+def mapped_bytes(file: IO[bytes]) -> np.ndarray:
     """The bytes of a file where they lie: each is read when it is looked at, and none written.
 
     Raises:
@@ -343,7 +343,7 @@ def lying(array: np.ndarray) -> Tensor:
 def _opened(path: Path) -> tuple[Header, np.ndarray]:
     """The header of a file, and its content behind it."""
     with open_file("safe_load", path) as file:
-        content = mapped(file)
+        content = mapped_bytes(file)
     length = int.from_bytes(content[:8].tobytes(), "little")
     if length > len(content) - 8:
         raise ValueError(f"its header has {length} bytes, the file {len(content)}")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from impl.dtypes import DType, dtypes
 from impl.errors import DTypeError
 from impl.host import np
-from impl.nn.files import bfloat16s, lying, mapped, open_file
+from impl.nn.files import bfloat16s, lying, mapped_bytes, open_file
 from impl.nn.quantized import KINDS, Quantized
 from impl.tensor import Tensor
 
@@ -75,7 +75,7 @@ def gguf_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _read(path: str | os.PathLike[str], wanted: Callable[[_Reader], Any]) -> Any:
     with open_file("gguf_load", path) as file:
         try:
-            return wanted(_Reader(mapped(file)))
+            return wanted(_Reader(mapped_bytes(file)))
         except DTypeError:
             raise
         except (ValueError, struct.error, OverflowError, LookupError) as error:

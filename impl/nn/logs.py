@@ -1,6 +1,6 @@
 """What a training tells of itself: how far it is, and its numbers as curves on a page.
 
-    run = Run("run.jsonl")
+    run = RunLog("run.jsonl")
     for step, batch in enumerate(progress(loader, "epoch 1")):
         run.log(step, loss=train(batch))
     run.page("run.html")
@@ -21,7 +21,7 @@ from impl.inspect.page import STYLE
 from impl.nn.files import open_file
 from impl.tensor import Tensor
 
-__all__ = ["Run", "progress"]
+__all__ = ["RunLog", "progress"]
 
 T = TypeVar("T")
 #: A curve has no more points than can be told apart.
@@ -42,7 +42,7 @@ def progress(iterable: Iterable[T], description: str = "", **options: Any) -> It
     return shown
 
 
-class Run:
+class RunLog:
     """A run that is noted: a line of JSON for each call of `log`, in a file or in memory only.
 
     A file that is there is read, so that a training that goes on goes on with its curves. A line
@@ -53,7 +53,7 @@ class Run:
         self.path = None if path is None else Path(path)
         self.rows: list[dict[str, Any]] = []
         if self.path is not None and self.path.exists():
-            with open_file("Run", self.path) as file:
+            with open_file("RunLog", self.path) as file:
                 self.rows = [row for row in map(_row, file) if row is not None]
         self._began = time.monotonic() - max((row["seconds"] for row in self.rows), default=0.0)
 
@@ -66,11 +66,11 @@ class Run:
         row: dict[str, Any] = {"step": int(step), "seconds": time.monotonic() - self._began}
         for name, value in numbers.items():
             if name in row:  # r[impl errors.argument.refused]
-                raise ArgumentError("Run.log", f"{name} is noted already", "give another name")
+                raise ArgumentError("RunLog.log", f"{name} is noted already", "give another name")
             row[name] = _number(name, value)
         self.rows.append(row)
         if self.path is not None:
-            with open_file("Run.log", self.path, "ab") as file:
+            with open_file("RunLog.log", self.path, "ab") as file:
                 file.write(json.dumps(row).encode() + b"\n")
 
     @property
@@ -101,7 +101,7 @@ class Run:
                 f"<style>{STYLE}{_STYLE}</style><main><h1>{escape(title)}</h1>"
                 f'<p class="soft">{len(self.rows)} lines, up to step {last["step"]}, '
                 f'{last["seconds"]:.1f} s</p>{cards}</main></html>')
-        with open_file("Run.page", path, "wb") as file:
+        with open_file("RunLog.page", path, "wb") as file:
             file.write(text.encode())
 
 
@@ -119,7 +119,7 @@ def _number(name: str, value: Any) -> float:
     if isinstance(value, Tensor) or hasattr(value, "item"):
         value = value.item()
     if not isinstance(value, (int, float)):
-        raise DTypeError("Run.log", f"{name} is a {type(value).__name__}",
+        raise DTypeError("RunLog.log", f"{name} is a {type(value).__name__}",
                          "give a number, or a tensor with one element")
     return value
 

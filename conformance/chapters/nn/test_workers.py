@@ -17,7 +17,7 @@ import pytest
 from impl import Context, Tensor, nn
 from impl.errors import ArgumentError, DistributedError, DTypeError
 from impl.nn.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
-from impl.nn.logs import Run, progress
+from impl.nn.logs import RunLog, progress
 
 forks = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(),
                            reason="this system does not fork")
@@ -156,7 +156,7 @@ def test_who_leaves_early_leaves_no_process_behind() -> None:
 
 
 def test_a_run_is_a_page_of_curves(tmp_path: Path) -> None:
-    run = Run(tmp_path / "run.jsonl")
+    run = RunLog(tmp_path / "run.jsonl")
     for step in range(2000):
         run.log(step, loss=Tensor(1 / (step + 1)) if step < 3 else 1 / (step + 1))
     run.log(2000, **{"accuracy/<train>": np.float32(0.5), "accuracy/test": 0.25,
@@ -167,7 +167,7 @@ def test_a_run_is_a_page_of_curves(tmp_path: Path) -> None:
     assert "accuracy/&lt;train&gt;" in page and "<train>" not in page
     assert "up to step 2000" in page and "http" not in page
     assert len(page) < 40_000 and "nan " not in page.split("<path")[1]
-    again = Run(tmp_path / "run.jsonl")
+    again = RunLog(tmp_path / "run.jsonl")
     assert again.rows == run.rows and again.names == ["loss", "accuracy/<train>",
                                                       "accuracy/test", "gone"] \
         or json.dumps(again.rows) == json.dumps(run.rows)
@@ -175,10 +175,10 @@ def test_a_run_is_a_page_of_curves(tmp_path: Path) -> None:
 
 def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    Run(path).log(1, loss=2.0)
+    RunLog(path).log(1, loss=2.0)
     with path.open("ab") as file:
         file.write(b'[1]\n{"step": 2, "secon')
-    run = Run(path)
+    run = RunLog(path)
     assert run.curve("loss") == [(1, 2.0)]
     for wrong, kind in (({"loss": "low"}, DTypeError), ({"seconds": 1}, ArgumentError)):
         with pytest.raises(kind):
@@ -186,7 +186,7 @@ def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_an_empty_run_has_a_page(tmp_path: Path) -> None:
-    nn.logs.Run().page(tmp_path / "run.html", "nothing yet")
+    nn.logs.RunLog().page(tmp_path / "run.html", "nothing yet")
     assert "<h1>nothing yet</h1>" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
