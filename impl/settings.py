@@ -81,6 +81,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("SPEC", 0, "1: verify every graph, pass, kernel and schedule; 2: thoroughly",
             maximum=2),
     Setting("SCACHE", 1, "0: schedule anew at every realize", maximum=1),
+    Setting("SHARE_SIZES", 0, "1: programs that differ only in sizes may share a plan; last digits "
+            "may depend on which programs ran before", plan=True, maximum=1),
     Setting("NO_MEMORY_PLANNER", 0, "1: every temporary gets memory of its own", plan=True,
             maximum=1),
     Setting("POISON", 0, "1: fill memory with a pattern before it is reused", plan=True, maximum=1),

@@ -256,7 +256,7 @@ class ZerosInFamilies(Edit):
 
 
 class FormsOfOne(Edit):
-    rule = "caching.sizes.shared"
+    rule = "caching.sizes.shared+2"
     description = "every size has a plan of its own"
     first = "test_from_the_second_length_on_there_is_one_plan"
     file = "impl/caching/sizes.py"
@@ -264,7 +264,7 @@ class FormsOfOne(Edit):
 
 
 class FirstSizesForAll(Edit):
-    rule = "caching.sizes.shared"
+    rule = "caching.sizes.shared+2"
     description = "a size that depended on another one in two programs is taken to do so in all"
     first = "test_programs_of_a_form_have_one_plan_and_their_own_values"
     file = "impl/caching/sizes.py"
@@ -272,7 +272,7 @@ class FirstSizesForAll(Edit):
 
 
 class NumbersOfForms(Edit):
-    rule = "caching.sizes.shared"
+    rule = "caching.sizes.shared+2"
     description = "a number that differs for the first time in a form stays as it is"
     first = "test_numbers_of_a_form_are_its_programs_own"
     file = "impl/caching/sizes.py"
@@ -280,7 +280,7 @@ class NumbersOfForms(Edit):
 
 
 class OnesInForms(Edit):
-    rule = "caching.sizes.shared"
+    rule = "caching.sizes.shared+2"
     description = "an axis of one element is taken for a short one"
     first = "test_an_axis_of_one_element_and_of_none_are_other_programs"
     file = "impl/caching/sizes.py"
@@ -288,7 +288,7 @@ class OnesInForms(Edit):
 
 
 class FormsAtAnyPrice(Edit):
-    rule = "caching.sizes.shared"
+    rule = "caching.sizes.shared+2"
     description = "a form has one plan, though its temporaries need many times the memory"
     first = "test_a_form_whose_plan_needs_much_memory_is_left"
     file = "impl/schedule/pipeline.py"
@@ -297,16 +297,32 @@ class FormsAtAnyPrice(Edit):
 
 
 class OftenInForms(Edit):
-    rule = "caching.sizes.often"
+    rule = "caching.sizes.often+2"
     description = "sizes that come again and again never get a plan of their own"
     first = "test_sizes_that_come_often_have_a_plan_of_their_own"
     file = "impl/caching/sizes.py"
-    old, new = "return uses > self.often", "return uses < 0"
+    old, new = "self.uses.get(sizes, 0) + 1", "self.uses.get(sizes, 0) + 0"
 
 
 class DearForms(Edit):
-    rule = "caching.sizes.often"
+    rule = "caching.sizes.often+2"
     description = "how much a program computes does not count"
     first = "test_programs_that_compute_much_have_plans_of_their_own"
     file = "impl/caching/sizes.py"
-    old, new = "return self.form.often > 0", "return True"
+    old, new = "min(_OFTEN, kernels * _WORTH // max(1, elements))", "_OFTEN"
+
+
+class DearCasesOfForms(Edit):
+    rule = "caching.sizes.often+2"
+    description = "how much is computed is judged once for all programs of a form"
+    first = "test_how_much_is_computed_is_judged_by_a_programs_own_sizes"
+    file = "impl/caching/sizes.py"
+    old, new = "uses > shared_uses(effects, form.kernels)", "uses > _OFTEN"
+
+
+class FormsUnasked(Edit):
+    rule = "caching.hit.equal"
+    description = "programs share a plan for all sizes though nobody asked for it"
+    first = "test_by_default_no_digit_depends_on_what_ran_before"
+    file = "impl/schedule/pipeline.py"
+    old, new = 'settings.get("SHARE_SIZES")', 'settings.get("SCACHE")'

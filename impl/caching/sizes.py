@@ -2,7 +2,8 @@
 
 Sentences of 17 words and of 23 are two programs: their sizes are parts of the code. A model that
 meets one length after the other would plan and compile each of them. So the sizes in which programs
-of one *form* differ become expressions of a few variables, as soon as there are two.
+of one *form* differ become expressions of a few variables, as soon as there are two. Kernels for
+all sizes may add up floats in another order: so SHARE_SIZES=1 has to ask for it.
 """
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ class _Model:
 class _Form:
     """Programs with the same operations. It is left if one plan for all would be a worse one.
 
-    `found` is the key of the program with variables, and these slot by slot.
+    `found` is the key of the program with variables, and these slot by slot. `kernels` is how many
+    one program of the form has by itself; 0 until one was planned.
     """
 
     samples: list[tuple[int, ...]]
@@ -103,17 +105,16 @@ class _Form:
     differ: set[int] = field(default_factory=set)  # the numbers that are not the same in all
     uses: dict[tuple[int, ...], int] = field(default_factory=dict)
     model: _Model | None = None
-    often: int = _OFTEN
+    kernels: int = 0
     left: bool = False
     found: tuple[tuple[Any, ...], list[UOp]] | None = None
 
-    def is_often(self, sizes: tuple[int, ...]) -> bool:
-        """Whether a program with these sizes, which comes again, should have its own plan."""
-        # r[impl caching.sizes.often]
+    def count(self, sizes: tuple[int, ...]) -> int:
+        """How often a program with these sizes has come, this time included."""
         uses = self.uses[sizes] = self.uses.get(sizes, 0) + 1
         if len(self.uses) > _MOST_FORMS:
             self.uses.clear()
-        return uses > self.often
+        return uses
 
     def learn(self, effects: Described, stated: list[_Stated],
               sizes: tuple[int, ...]) -> list[int] | None:
@@ -137,31 +138,29 @@ class Case:
     """A program as a case of its form: there is one plan for all of them."""
 
     def __init__(self, form: _Form, effects: Described, stated: list[_Stated], values: list[int],
-                 numbers: tuple[Any, ...]) -> None:
+                 numbers: tuple[Any, ...], uses: int) -> None:
         self.form, self.effects, self.stated = form, effects, stated
-        self.values, self.numbers = values, numbers
+        self.values, self.numbers, self.uses = values, numbers, uses
 
     def program(self) -> Described | None:
         """The program with variables; None if it would be none for other values of them."""
         assert self.form.model is not None
         return _general(self.effects, self.stated, self.form.differ, self.form.model, self.values)
 
-    def worth(self, kernels: int) -> bool:
-        """Whether such programs are worth a plan for all, if one alone has so many kernels. The
-        more they compute, the sooner one that comes again gets a plan of its own.
+    def may_share(self, kernels: int) -> bool:
+        """Whether this program may use a plan for all this time, if alone it has so many kernels.
         """
-        elements = sum(math.prod(node.shape or ()) for node in self.effects.nodes
-                       if node.op in ELEMENTWISE and leaf_of(node) is None)
-        self.form.often = min(_OFTEN, kernels * _WORTH // max(1, elements))
-        return self.form.often > 0
+        return self.uses <= shared_uses(self.effects, kernels)
 
     def leave(self) -> None:
         """Let each program of this form have a plan of its own from now on."""
         self.form.left = True
 
-    def keep(self, key: tuple[Any, ...], binds: Sequence[UOp]) -> None:
-        """Note what its program with variables turned out to be: its key, and these by slot."""
-        self.form.found = key, [bind.src[0] for bind in binds]
+    def keep(self, key: tuple[Any, ...], binds: Sequence[UOp], kernels: int) -> None:
+        """Note what its program with variables turned out to be: its key, and these by slot; and
+        how many kernels it has.
+        """
+        self.form.found, self.form.kernels = (key, [bind.src[0] for bind in binds]), kernels
 
     def known(self, own: Sequence[int]) -> tuple[Effects, tuple[Any, ...], list[UOp],
                                                  list[int]] | None:
@@ -201,6 +200,15 @@ class Case:
         return Effects(self.effects.roots, nodes, self.effects.held, self.effects.rescued)
 
 
+def shared_uses(effects: Effects, kernels: int) -> int:
+    """How often a program may use a plan for all sizes, if it alone has so many kernels: the more
+    it computes, with its own sizes, the less. If nobody knows how many (0), as often as any.
+    """
+    elements = sum(math.prod(node.shape or ()) for node in effects.nodes
+                   if node.op in ELEMENTWISE and leaf_of(node) is None)
+    return min(_OFTEN, kernels * _WORTH // max(1, elements)) if kernels else _OFTEN
+
+
 class Forms:
     """All forms of programs."""
 
@@ -225,12 +233,13 @@ class Forms:
         if not differ <= form.differ:
             form.differ |= differ
             form.found = None
-        if form.is_often(sizes):
+        uses = form.count(sizes)
+        if uses > shared_uses(effects, form.kernels):  # r[impl caching.sizes.often+2]
             return None
         values = None if form.model is None else form.model.values(sizes)
         if values is None:
             values = form.learn(effects, stated, sizes)
-        return None if values is None else Case(form, effects, stated, values, numbers)
+        return None if values is None else Case(form, effects, stated, values, numbers, uses)
 
     def _form(self, common: tuple[Any, ...], sizes: tuple[int, ...],
               numbers: tuple[Any, ...]) -> _Form:

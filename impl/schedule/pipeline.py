@@ -87,7 +87,9 @@ def shared_plan_for(effects: Described, environment: Environment,
     known = schedule_cache.get(canonical.key, last=False)
     if known is not None:
         return effects, known, canonical, True
-    case = schedule_cache.forms.case(effects, canonical.key)
+    # r[impl caching.hit.equal, caching.program.own]: who asks for it lets last digits differ
+    case = schedule_cache.forms.case(effects, canonical.key) \
+        if settings.get("SHARE_SIZES") else None
     if case is not None:
         found = _plan_of_form(case, canonical, environment, since)
         if found is not None:
@@ -124,17 +126,21 @@ def _plan_of_form(case: Case, own: Canonical, environment: Environment,
     if plan is None:  # the first of the form that would run it
         with collector_at_rest():
             alone = make_plan(case.effects, own, environment)
-            # r[impl caching.sizes.often]
+            # r[impl caching.sizes.often+2]
             plan = make_plan(sized, found, environment) \
-                if case.worth(len(alone.kernels)) else alone
-        # r[impl caching.sizes.shared]
-        if 2 * len(alone.kernels) < len(plan.kernels) or plan is alone \
-                or _arena(plan) > max(_MOST_ARENA, 4 * _arena(alone)):
+                if case.may_share(len(alone.kernels)) else None
+        # r[impl caching.sizes.shared+2]
+        if plan is not None and (2 * len(alone.kernels) < len(plan.kernels)
+                                 or _arena(plan) > max(_MOST_ARENA, 4 * _arena(alone))):
             case.leave()
+            plan = None
+        if plan is None:
             return case.effects, _put(alone, own, since), own, False
-        case.keep(found.key, found.variables)
+        case.keep(found.key, found.variables, len(alone.kernels))
         return sized, _put(plan, found, since), found, False
-    case.keep(found.key, found.variables)
+    if not case.may_share(len(plan.kernels)):
+        return None
+    case.keep(found.key, found.variables, len(plan.kernels))
     return sized, plan, found, True
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, GlobalCounters, Tensor, TinyJit
+from impl import Context, GlobalCounters, Tensor, TinyJit, settings
 from impl.caching import sizes
 from impl.schedule import pipeline, schedule_cache
 
@@ -16,8 +16,8 @@ Program = tuple[Callable[[Tensor, Tensor], list[Tensor]], Callable[[Array, Array
 
 
 @pytest.fixture(autouse=True)
-def _reference() -> Iterator[None]:
-    with Context(DEVICE="REFERENCE"):
+def _shared() -> Iterator[None]:
+    with Context(DEVICE="REFERENCE", SHARE_SIZES=1):
         schedule_cache.clear()
         GlobalCounters.reset()
         yield
@@ -73,7 +73,7 @@ def _agree(name: str, shape: tuple[int, ...], seed: int = 0) -> None:
         assert np.allclose(one.numpy(), expected, rtol=1e-5, atol=1e-5), (name, shape)
 
 
-@verifies("caching.sizes.shared")
+@verifies("caching.sizes.shared+2")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_of_a_form_have_one_plan_and_their_own_values(name: str) -> None:
     for seed, shape in enumerate(SHAPES):
@@ -83,7 +83,7 @@ def test_programs_of_a_form_have_one_plan_and_their_own_values(name: str) -> Non
     assert GlobalCounters.plan_misses <= 6
 
 
-@verifies("caching.sizes.shared")
+@verifies("caching.sizes.shared+2")
 @pytest.mark.parametrize("name", ["rows", "moved", "gradient"])
 def test_from_the_second_length_on_there_is_one_plan(name: str) -> None:
     for seed, length in enumerate((9, 12, 7, 15, 5, 11)):
@@ -91,7 +91,7 @@ def test_from_the_second_length_on_there_is_one_plan(name: str) -> None:
     assert (GlobalCounters.plan_misses, GlobalCounters.plan_hits) == (2, 4)
 
 
-@verifies("caching.sizes.shared")
+@verifies("caching.sizes.shared+2")
 def test_numbers_of_a_form_are_its_programs_own() -> None:
     x = np.arange(40, dtype=np.float32)
     numbers = (1.0, 2.0, 2.5, -0.0, float("nan"), 1e-40)
@@ -104,7 +104,7 @@ def test_numbers_of_a_form_are_its_programs_own() -> None:
     assert GlobalCounters.plan_misses == 2
 
 
-@verifies("caching.sizes.shared")
+@verifies("caching.sizes.shared+2")
 def test_an_axis_of_one_element_and_of_none_are_other_programs() -> None:
     for rows, columns in ((4, 3), (5, 3), (1, 3), (0, 3), (6, 1), (7, 3), (1, 1)):
         x = np.ones((rows, columns), np.float32)
@@ -112,7 +112,7 @@ def test_an_axis_of_one_element_and_of_none_are_other_programs() -> None:
         assert np.array_equal(found.numpy(), x + 1)
 
 
-@verifies("caching.sizes.shared")
+@verifies("caching.sizes.shared+2")
 def test_what_is_captured_and_what_is_explained_keeps_its_sizes() -> None:
     double = TinyJit(lambda t: (t * 2).realize())
     for length in (3, 4, 5, 3, 4, 5, 3, 4, 5):
@@ -122,7 +122,7 @@ def test_what_is_captured_and_what_is_explained_keeps_its_sizes() -> None:
     assert len(names) == 3
 
 
-@verifies("caching.sizes.shared")
+@verifies("caching.sizes.shared+2")
 def test_a_form_whose_plan_needs_much_memory_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory for temporaries is as much as the greatest sizes need, in each run."""
     def run(length: int) -> None:
@@ -140,7 +140,7 @@ def test_a_form_whose_plan_needs_much_memory_is_left(monkeypatch: pytest.MonkeyP
         assert GlobalCounters.plan_hits == 2
 
 
-@verifies("caching.sizes.often")
+@verifies("caching.sizes.often+2")
 def test_sizes_that_come_often_have_a_plan_of_their_own() -> None:
     _agree("elements", (4, 5))
     for _ in range(16):
@@ -151,10 +151,42 @@ def test_sizes_that_come_often_have_a_plan_of_their_own() -> None:
     assert (GlobalCounters.plan_misses, GlobalCounters.plan_hits) == (3, 17)
 
 
-@verifies("caching.sizes.often")
+@verifies("caching.sizes.often+2")
 def test_programs_that_compute_much_have_plans_of_their_own(
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "_WORTH", 70)
     for length in (4, 9, 6, 8, 9):  # 9 x 4 elements, and three operations for each
         _agree("elements", (length, 4))
     assert (GlobalCounters.plan_misses, GlobalCounters.plan_hits) == (4, 1)
+
+
+@verifies("caching.sizes.often+2")
+def test_how_much_is_computed_is_judged_by_a_programs_own_sizes(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "_WORTH", 70)
+    for length in (4, 5, 3, 9, 9):  # 5 and 3 share a plan; 9 x 4 elements are too many for it
+        _agree("elements", (length, 4))
+    assert (GlobalCounters.plan_misses, GlobalCounters.plan_hits) == (3, 2)
+    schedule_cache.clear()
+    GlobalCounters.reset()
+    for length in (4, 9, 5, 3):  # nor do they keep others from sharing one
+        _agree("elements", (length, 4))
+    assert (GlobalCounters.plan_misses, GlobalCounters.plan_hits) == (3, 1)
+
+
+def _logarithms(length: int) -> bytes:
+    """The bytes of a program whose sums are added up in another order if sizes are unknown."""
+    x, y = (np.random.default_rng(length).standard_normal((2, length, 64)) / 8).astype(np.float32)
+    a, b = Tensor(x).realize(), Tensor(y.T.copy()).realize()
+    return (a @ b).exp().sum(1).log().numpy().tobytes()
+
+
+@verifies("caching.hit.equal")
+@verifies("caching.program.own")
+@pytest.mark.device("CPU")
+def test_by_default_no_digit_depends_on_what_ran_before() -> None:
+    with Context(DEVICE="CPU", SHARE_SIZES=settings.REGISTRY["SHARE_SIZES"].default):
+        with Context(SCACHE=0):
+            alone = _logarithms(47)
+        _logarithms(33)
+        assert {_logarithms(47) for _ in range(20)} == {alone}
