@@ -138,10 +138,11 @@ class _Runtime:
         return inspect.explain(realize.schedule_document(tensors, steps=True))
 
 
-def _view(document: dict[str, Any], compiled: Callable[[], None]) -> None:
+def _view(document: dict[str, Any], compiled: Callable[[], None],
+          name: Callable[[], None]) -> None:
     """VIZ=1: show a schedule to who looks at the pages of this program."""
     from impl.inspect.serving import viewer
-    viewer.see(document, compiled)
+    viewer.see(document, compiled, name)
 
 
 def _names() -> dict[Any, str]:

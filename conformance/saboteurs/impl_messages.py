@@ -259,15 +259,31 @@ class NamedByTheKey(Edit):
 
 
 class OnlyTheNumberCounts(Edit):
-    rule = "inspect.diff.lines"
+    rule = "inspect.diff.lines+2"
     description = "lines that have as many kernels in both schedules are taken for the same"
     file = "impl/inspect/compare.py"
     old, new = "if Counter(map(alike, both[0])) != Counter(map(alike, both[1]))]", \
         "if len(both[0]) != len(both[1])]"
 
 
+class TheOrderIsNotCompared(Edit):
+    rule = "inspect.diff.lines+2"
+    description = "the same kernels in another order are taken for the same schedule"
+    first = "test_what_differs_beside_kernels"
+    file = "impl/inspect/compare.py"
+    old, new = "for (one, two), told in parts if", "for (one, two), told in parts[2:] if"
+
+
+class TheFirstCallWithTheLastTimes(Edit):
+    rule = "inspect.viewer.served+2"
+    description = "times of the last call stand in the document of the first"
+    first = "test_a_schedule_is_shown_as_one_call"
+    file = "impl/inspect/serving.py"
+    old, new = "self.shown = self.latest  #", "self.shown.spans = self.latest.spans  #"
+
+
 class AnyHostMayAsk(Edit):
-    rule = "inspect.viewer.served"
+    rule = "inspect.viewer.served+2"
     description = "pages are given to whoever reaches the port, under any name"
     file = "impl/inspect/serving.py"
     old, new = 'if host not in ("127.0.0.1", "localhost"):', "if host is None:"

@@ -6,7 +6,8 @@
     python -m impl.inspect trace a.json a.trace.json    what runs when, predicted, for Perfetto
 
 A file is what `json.dump(Tensor.schedule_document(tensor), file)` writes. `diff` ends with status 1
-if the schedules differ, as `diff` does.
+if the schedules differ in anything that it compares, as `diff` does: kernels, bytes, reasons,
+order, dependencies, memory.
 """
 from __future__ import annotations
 
@@ -55,8 +56,7 @@ def _done(asked: argparse.Namespace) -> int:
         if asked.html:
             Path(asked.html).write_text(inspect.difference_html(
                 first, second, (asked.first, asked.second)), encoding="utf-8")
-        found = inspect.compared(first, second)
-        return int(bool(found.lines or found.reasons))
+        return int(inspect.compared(first, second).differs)
     document = _document(asked.document)
     if asked.command == "show":
         print(inspect.kernel_table(document), inspect.explain(document), sep="\n\n")

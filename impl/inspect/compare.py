@@ -56,13 +56,21 @@ class Line:
 class Comparison:
     """What differs; `alike` lines have the same kernels in both.
 
-    `reasons` are those of boundaries, with how often each schedule gives them.
+    `reasons` are those of boundaries, with how often each schedule gives them; `apart` says in
+    sentences what else differs: the order, the dependencies, where temporaries lie.
     """
 
     facts: list[Fact]
     lines: list[Line]
     alike: int
     reasons: list[tuple[str, int, int]]
+    apart: list[str]
+
+    @property
+    def differs(self) -> bool:
+        """Whether the schedules differ in anything that is compared."""
+        return bool(self.lines or self.reasons or self.apart
+                    or any(fact.first != fact.second for fact in self.facts))
 
 
 def compared(first: Document, second: Document) -> Comparison:
@@ -87,7 +95,7 @@ def compared(first: Document, second: Document) -> Comparison:
     def alike(kernel: Row) -> str:
         return repr([kernel.get(key) for key in ("name", "kind", "device", "bytes", *known)])
 
-    # r[impl inspect.diff.lines]
+    # r[impl inspect.diff.lines+2]
     lines = [Line(name, *both) for name, both in by_line.items()
              if Counter(map(alike, both[0])) != Counter(map(alike, both[1]))]
     counts = [Counter(row["reason"] or "no reason was given"
@@ -95,7 +103,35 @@ def compared(first: Document, second: Document) -> Comparison:
     reasons = [(reason, counts[0][reason], counts[1][reason])
                for reason in dict.fromkeys([*counts[0], *counts[1]])
                if counts[0][reason] != counts[1][reason]]
-    return Comparison(_facts(first, second), lines, len(by_line) - len(lines), reasons)
+    return Comparison(_facts(first, second), lines, len(by_line) - len(lines), reasons,
+                      _apart(first, second, alike))
+
+
+def _apart(first: Document, second: Document, alike: Callable[[Row], str]) -> list[str]:
+    """In which ways schedules differ whose kernels may be the same."""
+    orders = [[alike(kernel) for kernel in ordered_kernels(each)] for each in (first, second)]
+    if Counter(orders[0]) != Counter(orders[1]):
+        return []  # what stands where is told of the same kernels
+    parts = ((orders, "The kernels run in another order."),
+             ([_waits(each) for each in (first, second)],
+              "Other kernels wait for each other."),
+             ([_placed(each) for each in (first, second)],
+              "Temporaries lie elsewhere, or live at other times."))
+    return [told for (one, two), told in parts if one != two]  # r[impl inspect.diff.lines+2]
+
+
+def _waits(document: Document) -> Counter[tuple[int, int, str]]:
+    """Which position of the order waits for which, and why."""
+    at = {kernel: place for place, kernel in enumerate(document["order"])}
+    return Counter((at[row["before"]], at[row["after"]], row["kind"])
+                   for row in document.get("dependencies", ()))
+
+
+def _placed(document: Document) -> list[tuple[int, ...]]:
+    """Where temporaries lie, from when until when."""
+    rows = (document.get("memory") or {}).get("placements", ())
+    return sorted(tuple(row[key] for key in ("arena", "offset", "bytes", "first", "last"))
+                  for row in rows)
 
 
 def _facts(*documents: Document) -> list[Fact]:
@@ -131,6 +167,7 @@ def difference(first: Document, second: Document) -> str:
                      f"  first   {_names(line.first)}\n  second  {_names(line.second)}")
     for reason, one, two in found.reasons:
         parts.append(f"{one} -> {two} times a boundary: {reason}")
+    parts += found.apart
     parts.append(_the_rest(found))
     return "\n\n".join(parts)
 
@@ -168,6 +205,7 @@ def difference_tables(first: Document, second: Document, names: tuple[str, str])
     if found.reasons:
         parts.append(_html_table(("reason of a boundary", *(f"times, {name}" for name in names)), [
             [escape(reason), str(one), str(two)] for reason, one, two in found.reasons]))
+    parts += [tag("p", escape(told)) for told in found.apart]
     return "".join(parts) + tag("p", escape(_the_rest(found)), class_="soft")
 
 

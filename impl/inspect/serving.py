@@ -28,27 +28,58 @@ MOST_KEPT = 500
 
 
 @dataclass
-class Shown:
-    """A schedule, how often it was asked for, and what was measured at the last time.
-
-    `compiled` adds what is known of its kernels once they are compiled.
+class SeenCall:
+    """One call of a schedule. `compiled` adds what is known of its kernels once they are compiled.
     """
 
     document: Document
     compiled: Callable[[], None]
-    times: int = 1
     spans: list[Span] = field(default_factory=list)
-
-    def whole(self) -> Document:
-        """The document with source, steps and costs, as far as its kernels are compiled."""
-        self.compiled()
-        return self.document
 
     def measured(self) -> list[Span]:
         """The spans of one whole run, or none: those of a run within another one are not its own.
         """
         known = {kernel["id"] for kernel in self.document["kernels"]}
         return self.spans if {span.kernel for span in self.spans} == known else []
+
+
+@dataclass
+class Shown:
+    """A schedule, how often it was asked for, and the call of it that is shown.
+
+    That is the last one of which all kernels were measured, or else the first: variables may have
+    other values in each. The names of buffers are those of the first.
+    """
+
+    shown: SeenCall
+    latest: SeenCall
+    times: int = 1
+
+    @property
+    def document(self) -> Document:
+        """The document of the call that is shown."""
+        return self.shown.document
+
+    def again(self, call: SeenCall) -> None:
+        """The schedule is about to run once more."""
+        for old, new in zip(self.document["buffers"], call.document["buffers"], strict=False):
+            new.update({"name": old["name"]} if "name" in old else {})
+        self.latest, self.times = call, self.times + 1
+
+    def measure(self, spans: list[Span]) -> None:
+        """What was measured while the latest call ran."""
+        self.latest.spans = spans
+        if self.latest.measured():
+            self.shown = self.latest  # r[impl inspect.viewer.served+2]
+
+    def whole(self) -> Document:
+        """The document with source, steps and costs, as far as its kernels are compiled."""
+        self.shown.compiled()
+        return self.document
+
+    def measured(self) -> list[Span]:
+        """The spans of the call that is shown."""
+        return self.shown.measured()
 
     @property
     def timings(self) -> dict[int, float]:
@@ -57,33 +88,38 @@ class Shown:
 
 
 class Viewer:
-    """All schedules of this process, and the pages that show them."""
+    """All schedules of this process, and the pages that show them.
+
+    The program adds schedules while the threads of the server read them: one at a time.
+    """
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()  # a handler of a signal may run tensors, too
         self.kept: dict[str, Shown] = {}
         self.left_out = 0
         self.last: Shown | None = None
         self.server: ThreadingHTTPServer | None = None
 
-    def see(self, document: Document, compiled: Callable[[], None]) -> None:
-        """A schedule is about to run."""
-        self._note_spans()
-        if self.server is None:
-            self.start(settings.get("VIZ_PORT"))
-        key = document["cache"]["key"]
-        self.last = self.kept.get(key)
-        if self.last is not None:
-            self.last.times += 1
-        elif len(self.kept) < MOST_KEPT:
-            self.last = self.kept[key] = Shown(document, compiled)
-        else:
-            self.left_out += 1
+    def see(self, document: Document, compiled: Callable[[], None],
+            name: Callable[[], None]) -> None:
+        """A schedule is about to run. `name` adds the user's names to its document."""
+        with self.lock:
+            self._note_spans()
+            if self.server is None:
+                self.start(settings.get("VIZ_PORT"))
+            call, key = SeenCall(document, compiled), document["cache"]["key"]
+            self.last = self.kept.get(key)
+            if self.last is not None:
+                self.last.again(call)
+            elif len(self.kept) < MOST_KEPT:
+                name()  # also of a plan that was known before anybody looked
+                self.last = self.kept[key] = Shown(call, call)
+            else:
+                self.left_out += 1
 
     def _note_spans(self) -> None:
         """What was measured since the last schedule was that one; from now on all is measured."""
-        spans = realize.session.spans
-        if spans and self.last is not None:
-            self.last.spans = list(spans)
+        self._note_latest()
         realize.session.spans = []
 
     def start(self, port: int) -> str:
@@ -130,13 +166,15 @@ class Viewer:
         Raises:
             LookupError, ValueError: there is no such page.
         """
-        kept = list(self.kept.values())
+        if not path:
+            return self.index(lambda number: f"schedule/{number}", True)
+        with self.lock:  # r[impl inspect.viewer.served+2]
+            self._note_latest()
+            return self._page(list(self.kept.values()), path)
+
+    def _page(self, kept: list[Shown], path: str) -> str:
         match path.split("/"):
-            case [""]:
-                self._note_latest()
-                return self.index(lambda number: f"schedule/{number}", True)
             case ["schedule", number]:
-                self._note_latest()
                 shown = kept[int(number)]
                 return report_html(shown.whole(), shown.timings, spans=shown.measured(),
                                    counters={"times planned": shown.times})
@@ -154,10 +192,20 @@ class Viewer:
     def _note_latest(self) -> None:
         """What was measured so far is of the schedule that came last, also while it runs."""
         if realize.session.spans and self.last is not None:
-            self.last.spans = list(realize.session.spans)
+            self.last.measure(list(realize.session.spans))
 
     def index(self, address: Callable[[int], str], served: bool) -> str:
         """The list of schedules and of captured functions."""
+        with self.lock:
+            self._note_latest()
+            body = self._table(address, served)
+        captured = "".join(tag("pre", escape(each.explain()), tabindex=0)
+                           for each in captured_functions())
+        if captured:  # r[impl inspect.viewer.served+2]
+            body += tag("section", tag("h2", "Captured functions") + captured)
+        return plain_page("Schedules of this program", body)
+
+    def _table(self, address: Callable[[int], str], served: bool) -> str:
         rows = []
         for number, shown in enumerate(self.kept.values()):
             document = shown.document
@@ -176,16 +224,11 @@ class Viewer:
         heads = ["", "begins with", "kernels", "read or written", "times"]
         heads += ["as data", "beside each other"] if served else []
         head = tag("tr", "".join(tag("th", each, scope="col") for each in heads))
-        body = tag("section", tag("h2", "Schedules") + tag("div", tag(
+        return tag("section", tag("h2", "Schedules") + tag("div", tag(
             "table", tag("thead", head) + tag("tbody", "".join(rows))), class_="wide")
             + (tag("p", f"{self.left_out} later schedules were not kept.") if self.left_out else "")
             + (tag("p", "Two others: compare/0/2 at the end of the address.", class_="soft")
                if served and len(self.kept) > 2 else ""))
-        captured = "".join(tag("pre", escape(each.explain()), tabindex=0)
-                           for each in captured_functions())
-        if captured:  # r[impl inspect.viewer.served]
-            body += tag("section", tag("h2", "Captured functions") + captured)
-        return plain_page("Schedules of this program", body)
 
 
 class _Pages(BaseHTTPRequestHandler):
@@ -195,9 +238,9 @@ class _Pages(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Give a page."""
-        host = urlsplit(f"//{self.headers.get('Host')}").hostname
         kind, status = "text/html; charset=utf-8", 200
         try:
+            host = urlsplit(f"//{self.headers.get('Host')}").hostname
             if host not in ("127.0.0.1", "localhost"):  # a page of others asks by its own name
                 raise LookupError(host)
             path = self.path.partition("?")[0].strip("/")

@@ -78,17 +78,20 @@ class Watch:
                 self._refuse(storage, values, found)
 
     def _refuse(self, storage: int, values: np.ndarray, found: np.ndarray) -> None:
-        names = shown_numbers(self.run.plan)
-        inputs = []
+        names, is_nan = shown_numbers(self.run.plan), bool(np.isnan(values[found[0]]))
+        inputs, given = [], False
         for each in dict.fromkeys(touch.storage for touch in self.kernel.reads):
             dtype = self.run.plan.storages[each].dtype
             if each in self.memories and dtype.kind in "fiu":
                 bits = self.before[each] if each in self.before else self._bits(each)
-                inputs.append(f"b{names.get(each, each)} ({_told(_numbers(bits, dtype))})")
+                read = _numbers(bits, dtype)
+                inputs.append(f"b{names.get(each, each)} ({_told(read)})")
+                given |= bool((np.isnan(read) if is_nan else np.isinf(read)).any())
         operations = label(self.run.plan, self.number, self.run.effects.nodes).partition(" (")[0]
-        made = "NaN" if np.isnan(values[found[0]]) else "infinity"
+        kind = "NaN" if is_nan else "infinity"
+        made = f"has {kind}, and was given some" if given else f"makes {kind}"
         raise NaNError(
-            self.kernel.name, f"kernel {self.number} ({operations}) makes {made}: {found.size} of "
+            self.kernel.name, f"kernel {self.number} ({operations}) {made}: {found.size} of "
             f"{values.size} elements of b{names.get(storage, storage)}, the first of them element "
             f"{found[0]}; it reads {', '.join(inputs) or 'nothing'}",
             "look at these inputs; FUSE=0 gives each operation a kernel of its own, and "

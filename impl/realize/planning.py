@@ -220,10 +220,8 @@ def report(request: Request) -> Request:
     if mode.viz:
         for viewer in session.viewers:
             rows = described(request)
-            if not request.hit:
-                add_names(request, rows)
             viewer(rows, partial(add_compiled, request.plan, request.canonical.values,
-                                 rows["kernels"]))
+                                 rows["kernels"]), partial(add_names, request, rows))
     return request
 
 

@@ -81,9 +81,9 @@ class _Capturing(threading.local):
 class Session:
     """What is kept from one run to the next, besides tensors, plans and what is known of graphs.
 
-    `viewers` are given the document of every schedule with VIZ=1, and what adds to it how its
-    kernels are compiled, once they are; `checkers` that of every plan
-    that is made with SPEC=1, and raise if it is wrong. With CAPTURE_PROCESS_REPLAY=1
+    `viewers` are given the document of every schedule with VIZ=1, what adds to it how its
+    kernels are compiled, once they are, and what adds the user's names; `checkers` that of every
+    plan that is made with SPEC=1, and raise if it is wrong. With CAPTURE_PROCESS_REPLAY=1
     `schedule_recorders` are given each schedule, and `program_recorders` each plan with programs.
     `printer` gives what prints for DEBUG.
     """
@@ -99,7 +99,7 @@ class Session:
         self.run_loop: Callable[[LoopTask, Sequence[Memory]], None]  # set by `looping`, which plans
         self.prepare_loop: Callable[[LoopInfo, Place], None]  # by it, too
         self.spans: list[Any] | None = None  # of each kernel when it ran, if somebody measures
-        self.viewers: list[Callable[[Document, Callable[[], None]], None]] = []
+        self.viewers: list[Callable[[Document, Callable[[], None], Callable[[], None]], None]] = []
         self.checkers: list[Callable[[Document], None]] = []
         self.schedule_recorders: list[Callable[[Effects, Plan], None]] = []
         self.program_recorders: list[Callable[[Plan], None]] = []

@@ -60,9 +60,9 @@ class TinyJit(Generic[Parameters, Returned]):
         self.function, self.trust = function, trust
         self.name: str = getattr(function, "__name__", "") or getattr(
             plain, "__name__", type(plain).__name__)
-        _made.add(self)
         self.disturbed = False  # whether a capture failed because other threads worked
         self.cache_clear()
+        _made.add(weakref.ref(self, _made.discard))  # last: others look at what is in it
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bound to an object, there is one capture for each object."""
@@ -368,12 +368,14 @@ class TinyJit(Generic[Parameters, Returned]):
 
 
 #: All captured functions that are alive.
-_made: weakref.WeakSet[TinyJit[..., Any]] = weakref.WeakSet()
+_made: set[weakref.ref[TinyJit[..., Any]]] = set()
 
 
 def captured_functions() -> list[TinyJit[..., Any]]:
     """All captured functions that were called, by their names."""
-    return sorted((each for each in list(_made) if each.calls), key=lambda each: each.name)
+    found = [known() for known in _made.copy()]  # at once: other threads make further ones
+    return sorted((each for each in found if each is not None and each.calls),
+                  key=lambda each: each.name)
 
 
 def captured_function(value: Any) -> Any:

@@ -5,8 +5,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,13 @@ from conformance.chapters.export.browser import CHROMIUM
 from conformance.chapters.export.devtools import opened
 from conformance.chapters.inspect.test_inspect import Page, chain, training_step
 from conformance.trace import verifies
-from impl import Context, Tensor, TinyJit, inspect, nn, realize
+from impl import Context, Tensor, TinyJit, Variable, inspect, nn, realize
 from impl.errors import NaNError
 from impl.inspect.__main__ import main
 from impl.inspect.compact import compact
 from impl.inspect.drawing import MOST_DRAWN
 from impl.inspect.repeats import Repeat, collapsed, repeats
-from impl.inspect.serving import Viewer
+from impl.inspect.serving import SeenCall, Viewer
 
 Document = dict[str, Any]
 
@@ -141,7 +143,7 @@ def test_ten_thousand_kernels_are_looked_at(tmp_path: Path) -> None:
         assert all(each.startswith("file:") for each in browser.addresses)
 
 
-@verifies("inspect.diff.lines")
+@verifies("inspect.diff.lines+2")
 def test_schedules_are_compared_by_lines() -> None:
     first, second = training_step(), training_step()
     assert "the same kernels for each line" in inspect.difference(first, second)
@@ -163,7 +165,7 @@ def test_schedules_are_compared_by_lines() -> None:
     assert [line.name for line in inspect.compared(first, second).lines] == ["train.py:13"]
 
 
-@verifies("inspect.diff.lines")
+@verifies("inspect.diff.lines+2")
 def test_schedules_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [tmp_path / f"{name}.json" for name in "ab"]
     for path, fuse in zip(paths, (1, 0), strict=True):
@@ -183,6 +185,32 @@ def test_schedules_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "no schedule document" in capsys.readouterr().err
 
 
+@verifies("inspect.diff.lines+2")
+def test_what_differs_beside_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def ended(document: Document) -> int:
+        paths = [tmp_path / f"{name}.json" for name in ("first", "other")]
+        for path, each in zip(paths, (training_step(), document), strict=True):
+            path.write_text(json.dumps(each))
+        return main(["diff", *map(str, paths)])
+
+    assert ended(training_step()) == 0
+    assert "another order" not in capsys.readouterr().out
+    turned = training_step()
+    turned["order"].reverse()
+    assert ended(turned) == 1 and "run in another order" in capsys.readouterr().out
+    alone = training_step()
+    alone["dependencies"].pop()
+    assert ended(alone) == 1 and "wait for each other" in capsys.readouterr().out
+    moved = training_step()
+    moved["memory"]["placements"][0]["offset"] += 64
+    assert ended(moved) == 1 and "lie elsewhere" in capsys.readouterr().out
+    larger = training_step()
+    larger["memory"]["planned"] += 64
+    assert ended(larger) == 1
+    assert inspect.compared(training_step(), larger).apart == []
+    assert "lie elsewhere" in inspect.difference_html(training_step(), moved, ("a", "b"))
+
+
 def asked(address: str, host: str = "") -> tuple[int, str]:
     """The status and the text of an answer."""
     request = urllib.request.Request(address, headers={"Host": host} if host else {})
@@ -193,7 +221,7 @@ def asked(address: str, host: str = "") -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-@verifies("inspect.viewer.served")
+@verifies("inspect.viewer.served+2")
 def test_schedules_are_served_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     viewer = Viewer()
     monkeypatch.setattr(realize.session, "viewers", [viewer.see])
@@ -225,13 +253,100 @@ def test_schedules_are_served_to_this_machine(monkeypatch: pytest.MonkeyPatch) -
         assert asked(f"{viewer.address}compare/0/1")[0] == 200
         assert asked(f"{viewer.address}schedule/99")[0] == 404
         assert asked(viewer.address, "example.org:80")[0] == 404
+        assert asked(viewer.address, "[::1")[0] == 404
     finally:
-        realize.session.spans = None
-        viewer.server.shutdown()
-        viewer.server.server_close()
+        closed(viewer)
 
 
-@verifies("inspect.viewer.served")
+def closed(viewer: Viewer) -> None:
+    """Give no more pages."""
+    assert viewer.server is not None
+    realize.session.spans = None
+    viewer.server.shutdown()
+    viewer.server.server_close()
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
+    """A viewer of what runs meanwhile."""
+    viewer = Viewer()
+    monkeypatch.setattr(realize.session, "viewers", [viewer.see])
+    monkeypatch.setattr("atexit.register", lambda function: None)
+    viewer.start(0)
+    with Context(VIZ=1, DEVICE="REFERENCE"):
+        yield viewer
+    closed(viewer)
+
+
+@verifies("inspect.viewer.served+2")
+def test_pages_are_given_while_a_program_schedules(watching: Viewer) -> None:
+    over, statuses, kept = threading.Event(), list[int](), list[Any]()
+    failures: list[Exception] = []
+
+    def ask() -> None:
+        while not over.is_set() and not failures:
+            try:
+                for path in ("", "document/0", "trace/0"):
+                    statuses.append(asked(f"{watching.address}{path}")[0])
+            except Exception as error:  # told by the test, and not by a thread
+                failures.append(error)
+
+    several().realize()
+    askers, interval = [threading.Thread(target=ask) for _ in range(2)], sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        for asker in askers:
+            asker.start()
+        for number in range(32):
+            x = Tensor.empty(4)
+            for bit in range(5):  # each time another program
+                x = x.exp() if number >> bit & 1 else -x + 1
+            x.realize()
+            kept += [TinyJit(lambda t: t) for _ in range(30)]
+            if failures:
+                break
+    finally:
+        sys.setswitchinterval(interval)
+        over.set()
+        for asker in askers:
+            asker.join()
+    assert not failures and len(watching.kept) >= 30
+    assert len(statuses) >= 6 and set(statuses) == {200}
+
+
+@verifies("inspect.viewer.served+2")
+def test_a_schedule_is_shown_as_one_call(watching: Viewer) -> None:
+    size = Variable("n", 1, 64)
+    rows = Tensor.arange(64).float().contiguous().realize()
+    shown: list[tuple[Document, dict[int, float]]] = []
+    for count in (3, 50):
+        (rows[:size.bind(count)] * 2).sum().realize()
+        document = json.loads(asked(f"{watching.address}document/{len(watching.kept) - 1}")[1])
+        shown.append((document, list(watching.kept.values())[-1].timings))
+    (few, first), (many, second) = shown
+    assert few["cache"]["key"] == many["cache"]["key"] and first != second
+    costs = [sum(k["bytes"] for k in each["kernels"]) for each in (few, many)]
+    assert costs[1] - costs[0] >= 47 * 4
+    # A run of which not all kernels are measured leaves what is shown as it was.
+    last = list(watching.kept.values())[-1]
+    last.again(SeenCall(json.loads(json.dumps(few)), lambda: None))
+    last.measure([])
+    assert last.timings == second and last.times == 3
+
+
+@verifies("inspect.names.user")
+def test_a_plan_that_was_known_has_names_too(watching: Viewer) -> None:
+    picture = Tensor.arange(5).float().contiguous().realize()
+    with Context(VIZ=0):
+        (picture * 3 + 1).realize()
+    for _ in range(2):
+        (picture * 3 + 1).realize()
+    document = list(watching.kept.values())[-1].document
+    assert document["cache"]["hit"]
+    assert "picture" in [buffer.get("name") for buffer in document["buffers"]]
+
+
+@verifies("inspect.viewer.served+2")
 def test_pages_are_written_where_nobody_looks(tmp_path: Path) -> None:
     script = "from impl import Tensor\nrows = Tensor([1.0, 2.0])\n(rows + 1).realize()\n"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
@@ -289,8 +404,13 @@ def test_the_first_nan_is_named(device: str) -> None:
         old = Tensor([float("nan"), 1.0]).realize()  # given, and not made by a kernel
         old[1:] = old[1:] * 5
         assert old.tolist()[1] == 5.0
+        old.assign(-old)  # another NaN than before, by its sign
+        with pytest.raises(NaNError, match=r"\(neg\) has NaN, and was given some: 1 of 2"):
+            old.realize()
+        with pytest.raises(NaNError, match="has NaN, and was given some: 1 of 2"):
+            Tensor.cat(Tensor([float("nan")]), Tensor([1.0])).realize()
         a.assign(a.sqrt())
-        with pytest.raises(NaNError, match=r"it reads b\d+ \(-3 to 4\)"):
+        with pytest.raises(NaNError, match=r"makes NaN.*it reads b\d+ \(-3 to 4\)"):
             a.realize()
     with Context(CHECK_NAN=2, DEVICE=device), pytest.raises(NaNError, match="makes infinity"):
         (Tensor([1.0]).realize() / 0).realize()
