@@ -2,7 +2,8 @@
 
 `from impl.host import np` stands where others write `import numpy as np`. What asks for a function
 or a number of NumPy imports it then. What asks whether a value is an array does not: as long as
-nobody has imported NumPy, nothing is one.
+nobody has imported NumPy, nothing is one. Plans of memory ask whether it can be imported, and that
+imports it: they are the same whatever was imported before.
 """
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def _loaded(asked: str) -> ModuleType:
 
 def _attribute(name: str) -> Any:
     """What `np` has not yet."""
-    if name in _unmet and sys.modules.get("numpy") is None:  # r[impl host.numpy.late]
+    if name in _unmet and sys.modules.get("numpy") is None:  # r[impl host.numpy.late+2]
         return _unmet[name]
     return getattr(_loaded(f"numpy.{name}"), name)
 

@@ -5,11 +5,28 @@ from conformance.saboteurs.edits import Edit
 
 
 class QuestionsImportNumPy(Edit):
-    rule = "host.numpy.late"
+    rule = "host.numpy.late+2"
     description = "whether a value is an array is asked of NumPy, which is imported for that"
     first = "test_schedules_are_the_same_without_it"
     file = "impl/host.py"
     old, new = "if name in _unmet and", 'if name == "void" and'
+
+
+class EveryPlanIsSearched(Edit):
+    rule = "host.numpy.late+2"
+    description = "NumPy is imported for plans of memory that need no search"
+    first = "test_training_steps_import_it_where_memory_is_searched"
+    file = "impl/memory/greedy.py"
+    old, new = "    found: dict[int, int] = {}\n    least = -1", \
+        "    has_numpy()\n    found: dict[int, int] = {}\n    least = -1"
+
+
+class PlansAskWhatWasImported(Edit):
+    rule = "host.numpy.late+2"
+    description = "memory is searched only if somebody has imported NumPy before"
+    first = "test_training_steps_import_it_where_memory_is_searched"
+    file = "impl/memory/search.py"
+    old, new = "if not has_numpy():", 'if "ndarray" not in vars(np):'
 
 
 class TheFirstComesNext(Edit):

@@ -97,7 +97,7 @@ def planned(program: Callable[[], list[Tensor]]) -> Any:
             [texts(kernel) for kernel in kernels.values()]]
 
 
-@verifies("host.numpy.late")
+@verifies("host.numpy.late+2")
 @verifies("host.numpy.without")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.__name__)
 def test_schedules_are_the_same_without_it(program: Callable[[], list[Tensor]],
@@ -132,7 +132,7 @@ def alone(code: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-@verifies("host.numpy.late")
+@verifies("host.numpy.late+2")
 def test_a_process_without_it_schedules_and_prints() -> None:
     said = alone("""
 from impl import Context, Tensor, inspect
@@ -151,7 +151,7 @@ print(Tensor.empty(2), Tensor.ones(3))
     assert said[3].startswith("<Tensor float32 (2,)")
 
 
-@verifies("host.numpy.late")
+@verifies("host.numpy.late+2")
 def test_where_it_is_nothing_imports_it_but_numbers() -> None:
     said = alone("""
 sys.meta_path.pop(0)
@@ -164,7 +164,47 @@ print("numpy" in sys.modules)
     assert said == ["[0] False", "True"]
 
 
-@verifies("host.numpy.late")
+#: Two layers, backward and an update; first with sizes for which a quick plan is best.
+STEPS = """
+import sys
+from impl import Context, Tensor
+
+def layer(x, weights):
+    q, k, v, o, up, down = weights
+    x = x + ((x @ q) @ (x @ k).transpose(0, 1) * 0.25).softmax(1) @ (x @ v) @ o
+    return x + (x @ up).relu() @ down
+
+def step(rows, width, hidden):
+    sizes = [(width, width)] * 4 + [(width, hidden), (hidden, width)]
+    layers = [[Tensor.empty(*each, requires_grad=True) for each in sizes] for _ in range(2)]
+    x = Tensor.empty(rows, width)
+    for weights in layers:
+        x = layer(x, weights)
+    loss = (x * x).mean()
+    loss.backward()
+    return Tensor.schedule_document(loss, *(
+        each.assign(each.detach() - 0.1 * each.grad) for weights in layers for each in weights))
+
+with Context(DEVICE="REFERENCE"):
+    for sizes in ((8, 16, 64), (8, 32, 128)):
+        memory = step(*sizes)["memory"]
+        print(memory["planned"], memory["placements"], "numpy" in sys.modules, sep="|")
+"""
+
+
+@verifies("host.numpy.late+2")
+def test_training_steps_import_it_where_memory_is_searched() -> None:
+    small, large = (each.split("|") for each in alone("sys.meta_path.pop(0)" + STEPS))
+    assert small[2] == "False" and large[2] == "True"
+    # What was imported before is in no plan.
+    again = alone("sys.meta_path.pop(0)\nimport numpy" + STEPS)
+    assert [each.split("|")[:2] for each in again] == [small[:2], large[:2]]
+    # Where it cannot be imported, what is planned quickly is the same, and no more than that.
+    plans = [each.split("|") for each in alone(STEPS)]
+    assert plans[0] == small and int(plans[1][0]) >= int(large[0])
+
+
+@verifies("host.numpy.late+2")
 def test_one_module_imports_it() -> None:
     paths = sorted((ROOT / "impl").rglob("*.py"))
     found = {path.relative_to(ROOT).as_posix() for path in paths
