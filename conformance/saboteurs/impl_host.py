@@ -12,23 +12,6 @@ class QuestionsImportNumPy(Edit):
     old, new = "if name in _unmet and", 'if name == "void" and'
 
 
-class EveryPlanIsSearched(Edit):
-    rule = "host.numpy.late+2"
-    description = "NumPy is imported for plans of memory that need no search"
-    first = "test_training_steps_import_it_where_memory_is_searched"
-    file = "impl/memory/greedy.py"
-    old, new = "    found: dict[int, int] = {}\n    least = -1", \
-        "    has_numpy()\n    found: dict[int, int] = {}\n    least = -1"
-
-
-class PlansAskWhatWasImported(Edit):
-    rule = "host.numpy.late+2"
-    description = "memory is searched only if somebody has imported NumPy before"
-    first = "test_training_steps_import_it_where_memory_is_searched"
-    file = "impl/memory/search.py"
-    old, new = "if not has_numpy():", 'if "ndarray" not in vars(np):'
-
-
 class TheFirstComesNext(Edit):
     rule = "host.numpy.without"
     description = "without NumPy, temporaries are placed in the order in which they were given"
