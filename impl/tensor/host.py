@@ -58,6 +58,9 @@ def as_array(data: Any, dtype: DType | None) -> np.ndarray:
     """The data as an array of a supported dtype."""
     if isinstance(data, (list, tuple)):
         array = _array_of_lists(data)
+        if array.dtype.kind == "O" or array.dtype.kind == "f" and (
+                np.abs(array) >= float(1 << 63)).any():
+            _refuse_beyond(_flat(data)[1])  # of which NumPy makes objects, or floats
         if dtype is None and array.dtype.kind in "iu" and array.size:
             array = array.astype(_smallest_int(array.min().item(), array.max().item()).numpy)
     else:
@@ -91,6 +94,9 @@ class Listed:
         for one in found:
             if not isinstance(one, (bool, int, float)):
                 _refuse_entry(one)
+        _refuse_beyond(found)
+        if any(isinstance(one, float) for one in found):  # as NumPy does, before any cast
+            found = [float(one) for one in found]
         self.dtype = _dtype_of_numbers(found) if dtype is None else dtype
         self.numbers = [wrap(one, self.dtype) for one in found]
 
@@ -104,13 +110,13 @@ class Listed:
 def _flat(data: Any) -> tuple[tuple[int, ...], list[Any]]:
     """The shape of nested lists, and what is in them."""
     level, shape = [data], list[int]()
-    while level and all(isinstance(one, (list, tuple)) for one in level):
+    while level and all(isinstance(one, (list, tuple, range)) for one in level):
         sizes = {len(one) for one in level}
         if len(sizes) > 1:
             raise _ragged(f"lengths {sorted(sizes)}")
         shape += sizes
         level = [item for one in level for item in one]
-    if any(isinstance(one, (list, tuple)) for one in level):
+    if any(isinstance(one, (list, tuple, range)) for one in level):
         raise _ragged("numbers beside lists")
     return tuple(shape), level
 
@@ -121,6 +127,19 @@ def _dtype_of_numbers(numbers: list[Any]) -> DType:
     if all(isinstance(one, bool) for one in numbers):
         return dtypes.bool
     return _smallest_int(min(numbers), max(numbers))
+
+
+def _refuse_beyond(numbers: list[Any]) -> None:
+    """Raise DTypeError if whole numbers fit no type of 64 bits, or not the same one."""
+    whole = [one for one in numbers if isinstance(one, int)]
+    least, greatest = min(whole, default=0), max(whole, default=0)
+    if greatest >= 1 << 64 or least < -1 << 63 or (
+            greatest >= 1 << 63 and least < 0 and len(whole) == len(numbers)):
+        told = greatest if greatest >= 1 << 63 else least
+        raise DTypeError(  # r[impl host.numpy.without]
+            "Tensor", f"a whole number of {told.bit_length()} bits"
+            f"{' beside one below 0' if least < 0 < told else ''} fits no type of 64 bits",
+            "write it as a float: float(number)")
 
 
 def _refuse_entry(one: Any) -> None:

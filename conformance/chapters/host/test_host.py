@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy
@@ -253,6 +254,30 @@ def test_lists_are_what_they_are_with_it(data: Any, dtype: Any) -> None:
     assert listed.dtype is given.dtype and listed.shape == given.shape
     array, wanted = numpy.asarray(listed), given.uop.arg[0].host
     assert array.dtype == wanted.dtype and array.tobytes() == wanted.tobytes()
+
+
+@verifies("host.numpy.without")
+@pytest.mark.parametrize("data", [
+    [2**64 - 1, -1], [2**64 - 1, 1.5], [2**64 - 1], [2**100, 1.0], [2**100], [-2**63 - 1], [-2**63],
+    [10**400], [10**400, float("nan")], [2**53 + 1, 1.5], [300, -1, 1.5], [1e30, -1e30, 7],
+    [float("inf"), 2**63, -1], [range(3)], [[1, 2], range(2)], [True, 2], [True, 1.5], [None]],
+    ids=lambda each: f"{each!r:.24}")
+def test_odd_lists_are_what_they_are_with_it(data: Any) -> None:
+    from impl.tensor.host import Listed
+
+    def outcome(given: Callable[[], Any]) -> Any:
+        try:
+            made = given()
+            array = numpy.asarray(made if isinstance(made, Listed) else made.uop.arg[0].host)
+        except DTypeError as error:
+            return "bits" in str(error) or "no numbers" in str(error) or "fit int64" in str(error)
+        return array.dtype, array.shape, array.tobytes()
+
+    for dtype in (None, dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int32, dtypes.uint8,
+                  dtypes.uint64, dtypes.bool):
+        one = outcome(partial(Listed, data, dtype))
+        assert one == outcome(partial(Tensor, data, dtype=dtype)), dtype
+        assert one
 
 
 @verifies("host.numpy.without")
