@@ -1817,4 +1817,61 @@ return x * sum(s.l)
 base[0] = 7.0
 S.__init__.__defaults__ = (9.0, *S.__init__.__defaults__[1:])
 S.k = 100.0
+
+# the attributes of an object are another dict
+class C: k = 3.0
+class E: pass
+o, e = C(), E()
+e.k = 2.0
+-
+return x * (o.k + vars(e)["k"] + e.__dict__["k"])
+-
+e.k = 5.0
+e.__dict__ = {"k": 7.0}
+o.__dict__ = {"k": 9.0}
+
+# how a descriptor is got
+class D:
+    def __get__(self, owner, kind): return owner.q * 2
+class C: k = D()
+o = C()
+o.q = 2.0
+-
+return x * o.k
+-
+o.q = 5.0
+D.__get__ = lambda self, owner, kind: owner.q * 7
+D.__set__ = lambda self, owner, value: None
+o.__dict__["k"] = 100.0
+
+# how an object is made
+class A: k = 2.0
+-
+return x * A().k
+-
+A.k = 3.0
+A.__new__ = staticmethod(lambda kind: types.SimpleNamespace(k=7.0))
+
+# what a class of exceptions has
+class E(Exception): k = 2.0
+def f():
+    try:
+        raise E
+    except E as error:
+        return error.k
+-
+return x * f()
+-
+E.k = 7.0
+E.k = 2.0
+
+# which tensor an argument is
+w = Tensor([3.0, 4.0]).realize()
+held = [w]
+def f(y): return y * 2 if y is w else y * 5
+-
+return f(x) + f(held[0])
+-
+held[0] = Tensor([1.0, 1.0]).realize()
+held[0] = w
 ''')

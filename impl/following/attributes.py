@@ -158,8 +158,8 @@ class Attributes(Notes):
         is_type = outside is not None and isinstance(outside.value, type)
         path = f"{outside.path if outside else kind.__name__}.{name}"
         if name == "__dict__" and outside is not None and not is_type:
-            own = getattr(outside.value, "__dict__", None)
-            return NOTHING if own is None else self.wrap(own, path)
+            own = self.reads.note("attribute", outside.value, name, path)
+            return NOTHING if own is MISSING else self.wrap(own, path)
         if kind in pure.CLOSED and not is_type and not hasattr(outside and outside.value, name):
             return NONE  # a descriptor or the like
         if kind.__getattribute__ not in _GENERIC and not is_type:
@@ -179,11 +179,14 @@ class Attributes(Notes):
                 return self.wrap(held, path) | self.written_to(own_names, name)
             if own_names is not None:
                 self.reads.note("absent", own_names, name, path)
+                self.reads.note("attribute", outside.value, "__dict__", f"{outside.path}.__dict__")
                 written = self.written_to(own_names, name)
         if order not in (None, kind.__mro__) or type(kind) is not type or _computes(found):
             self.own(order or kind.__mro__, name)
         if found is MISSING:
             return written | self.of_missing(thing, kind, name)
+        for part in ("__get__", "__set__"):  # of a descriptor, or what may become one
+            self.own(() if pure.is_own(type(found)) else type(found).__mro__, part)
         return written | self.bound(thing, kind, name, found, path, is_type)
 
     def own(self, order: Sequence[type], name: str) -> None:

@@ -259,14 +259,18 @@ class Calls(Parts):
         if pure.is_pure(value) and not (issubclass(value, BaseException) and any(
                 isinstance(found_in(value.__mro__, name), types.FunctionType)
                 for name in ("__init__", "__new__"))):
+            for base in value.__mro__ if issubclass(value, BaseException) else ():
+                for name in list(vars(base)):  # who catches it may read any of them
+                    self.own((base,), name)
             return self.call_pure(value, thing.path, args, kwargs, rest)
-        if value.__module__ in ("builtins",) or type(value) not in (type, abc.ABCMeta):
+        if value.__module__ in ("builtins",) or type(value) not in (type, abc.ABCMeta) \
+                or frame is None:
             return self.refuse(f"makes a {value.__module__}.{value.__qualname__}",
                                "make it outside of the function")
-        assert frame is not None
         made = frame.site((frame.line, "object"), value)
         self.put(made.contents, frozenset().union(rest, *args, *kwargs.values()))
         for name in ("__new__", "__init__"):
+            self.own(value.__mro__, name)
             start = found_in(value.__mro__, name)
             function = start.__func__ if isinstance(start, staticmethod) else start
             if name == "__new__" and is_library(getattr(

@@ -4,7 +4,7 @@ from __future__ import annotations
 import gc
 import types
 import weakref
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from impl import realize, symbolic
@@ -26,7 +26,7 @@ from impl.ir import Ops, UOp, toposort
 from impl.replay.arguments import Arguments, form, shown, take_apart
 from impl.replay.history import SIZES, Expressions
 from impl.replay.recording import Captured, Recording
-from impl.replay.results import buffer_and_shape, mapped
+from impl.replay.results import buffer_and_shape, containers_in, mapped
 from impl.replay.states import Change, Owner, Source, Still, own_memory
 from impl.tensor import Tensor
 from impl.tensor.parameters import is_held, needs_gradient, parameters, realize_unasked
@@ -66,6 +66,7 @@ class Capture:
             if holder.grad is not None:
                 self.gradients.setdefault(id(holder.grad), []).append(weakref.ref(holder))
         self.parameters = [(h, h._parameter, h.grad is None) for h, _ in self.before]
+        self.given = set[int]()  # the containers among the arguments, by identity
         self.comparisons: dict[UOp, bool] = {}  # what was asked of symbolic sizes, and the answers
 
     def __call__(self, run: realize.Run) -> None:
@@ -87,6 +88,7 @@ class Capture:
     def check_containers(self, given: Any) -> None:
         """Refuse a function that puts something else into a list, dict or dataclass it is given."""
         now, before = take_apart(given), self.arguments
+        self.given.update(map(id, containers_in(given)))
         for path in {**before.signature, **now.signature}:
             if now.tensors.get(path) is not before.tensors.get(path) \
                     or form(now.signature.get(path)) != form(before.signature.get(path)):
@@ -138,11 +140,15 @@ class Capture:
         accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
         self.sources = self._sources({buffer_and_shape(t)[0] for t, _ in expressions
                                       if id(t) in accounted | known.keys()})
-        history = self._history(expressions, {id(t) for t in returned.values()} - known.keys(),
-                                new if self.reasons else set())
-        for tensor in returned.values():
-            if id(tensor) not in known:  # r[impl replay.output.own+2]
-                tensor._ancestors = ()  # no more than what a replay returns
+        self._refuse_data([t for t, _ in expressions])
+        fresh = {id(t): t for t in returned.values() if id(t) not in known}
+        if any(t._parameter is not None or t.grad is not None for t in fresh.values()):
+            self.refuse("sets requires_grad, or the gradient, of what it returns",
+                        "do it after the call")
+            new |= {node for t, node in expressions if t._parameter and id(t) in fresh}
+        history = self._history(expressions, set(fresh), new if self.reasons else set())
+        for tensor in fresh.values():  # r[impl replay.output.own+2]
+            tensor._ancestors = ()  # no more than what a replay returns
         paths = {id(t): path for path, t in self.arguments.tensors.items()}
         changes = [Change(paths.get(id(h)) or weakref.ref(h), *buffer_and_shape(of),
                           of is not h, history.expressions.get(id(of)))
@@ -227,6 +233,16 @@ class Capture:
                             "return it, or .assign it to a tensor that exists before the call")
                 return
 
+    def _refuse_data(self, tensors: Iterable[Tensor]) -> None:
+        """Refuse memory that the body filled from data: whoever gets it writes to what all replays
+        read.
+        """
+        data = {buffer for buffer, source in self.sources.items()
+                if source.path is None and not source.owners and not source.gradients}
+        if any(buffer_and_shape(tensor)[0] in data for tensor in tensors):
+            self.refuse("returns, or keeps, data that it makes a tensor of",
+                        "make that tensor outside of the function, or return a copy: .clone()")
+
     def _guard_gradients(self, stand_ins: Container[int]) -> None:
         """Note that tensors have to keep the gradients that the function uses, unless it gives them
         others; those of arguments are others in each call.
@@ -257,6 +273,12 @@ class Capture:
         known |= {id(place.owner) for place in self.reads.places.values()}
         known |= {id(part.value) for part in self.arguments.signature.values()
                   if hasattr(part, "value")}
+        seen = known | self.given
+        for container in containers_in(result):
+            if id(container) in seen:
+                self.refuse(f"returns a {type(container).__name__} that has another name, too",
+                            "return a new one")
+            seen.add(id(container))
 
         def check(part: Any) -> Any:
             if not isinstance(part, (Tensor, UOp, *plain_types(), type, types.FunctionType,

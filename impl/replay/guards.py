@@ -67,6 +67,8 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
     for place, name in enumerate(buffers):  # r[impl replay.arguments.form]
         for other in buffers[:place]:
             test.add(f"b{name} is b{other}")
+        if reads.tensors:  # r[impl replay.guard.state]: it may ask which tensor it is given
+            test.add(f"id({name}) in {{}}", frozenset(reads.tensors))
         if states is None:  # r[impl replay.guard.state]
             test.add(f"b{name} in {{}}", used)
     for owner, held in states.owners() if states is not None else ():

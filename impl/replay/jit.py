@@ -85,6 +85,15 @@ class TinyJit(Generic[Parameters, Returned]):
             raise AttributeError(name)
         return getattr(self.function, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What is no part of a captured function is set on its function: a parameter of a model."""
+        # r[impl replay.wrapper.attributes]
+        own = vars(self)
+        if "told" not in own or name in own or isinstance(self.function, types.MethodType):
+            super().__setattr__(name, value)  # `told` is the last that is made
+        else:
+            setattr(self.function, name, value)
+
     def __reduce__(self) -> Any:
         """A function is named where it is defined; captures are made anew where they are needed."""
         # r[impl replay.pickle.again]
@@ -262,6 +271,8 @@ class TinyJit(Generic[Parameters, Returned]):
         self.reasons.update(reads.reasons)
         if reads.reasons:
             return self._trace(args, kwargs)  # r[impl following.traced.reason]
+        if not reads.tensors.keys().isdisjoint(map(id, given.tensors.values())):
+            return self._trace(args, kwargs)  # r[impl replay.guard.state]: it may ask which it is
         call = StandIns(args, kwargs, given, reads)
         if call.shared and reads.written:  # where the body may run again, it would write again
             self.reasons.update(dict.fromkeys(reads.written.values()))

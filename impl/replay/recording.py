@@ -369,6 +369,7 @@ class Recording:
         """Whether the function would do the same with these arguments, and what is read besides."""
         # r[impl replay.guard.complete, replay.arguments.call, replay.arguments.form]
         return not differing(self.signature, arguments.signature) and self._is_alike(mode) \
+            and self.reads.tensors.keys().isdisjoint(map(id, arguments.tensors.values())) \
             and self.hold() and not self.unsure(arguments) and not self._other_outcome(arguments)
 
     def _is_alike(self, mode: realize.Mode) -> bool:

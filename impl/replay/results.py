@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -31,22 +31,50 @@ class Leaf:
         self.device = device or buffer.device  # another one where there are no elements
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A copy of nested containers with the parts changed; the depth is that of the user's data."""
+def mapped(value: Any, change: Callable[[Any], Any], known: Mapping[int, Any] = {}) -> Any:
+    """A copy of nested containers with the parts changed; the depth is that of the user's data.
+    Of containers that are `known`, by identity, it is what that says.
+    """
+    if id(value) in known:
+        return known[id(value)]
     if isinstance(value, (Tensor, Leaf)):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(mapped(v, change) for v in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(mapped(v, change) for v in value)
+        return type(value)(*(mapped(v, change, known) for v in value))
+    if isinstance(value, tuple):
+        return type(value)(mapped(v, change, known) for v in value)
+    if isinstance(value, list):
+        made = [] if type(value) is list else copy.copy(value)
+        made[:] = [mapped(v, change, known) for v in value]
+        return made
     if is_record(value):
         made = copy.copy(value)
-        for each in fields(value):  # as is, also where the class is frozen
-            object.__setattr__(made, each.name, mapped(getattr(value, each.name), change))
+        for name in _attributes(value):  # as is, also where the class is frozen
+            object.__setattr__(made, name, mapped(getattr(value, name), change, known))
         return made
     if isinstance(value, dict):
-        return {key: mapped(v, change) for key, v in value.items()}
+        made = {} if type(value) is dict else copy.copy(value)
+        for key, part in value.items():
+            dict.__setitem__(made, key, mapped(part, change, known))
+        return made
     return change(value)
+
+
+def _attributes(record: Any) -> list[str]:
+    """The names of what a dataclass holds: its fields, and what was set besides."""
+    return [*dict.fromkeys([*(each.name for each in fields(record)),
+                            *getattr(record, "__dict__", ())])]
+
+
+def containers_in(value: Any) -> Iterator[Any]:
+    """The containers in a value that somebody can put something else into, outermost first."""
+    if isinstance(value, (list, dict)) or is_record(value):
+        yield value
+    parts = value.values() if isinstance(value, dict) else value \
+        if isinstance(value, (list, tuple)) else \
+        [getattr(value, name) for name in _attributes(value)] if is_record(value) else ()
+    for part in parts:
+        yield from containers_in(part)
 
 
 def template_of(result: Any, holders: Mapping[int, weakref.ref[Tensor] | str],

@@ -15,7 +15,7 @@ from impl.following.reads import Reads
 from impl.gradient import expression_of
 from impl.ir import note_late
 from impl.replay.arguments import Arguments, take_apart
-from impl.replay.results import mapped
+from impl.replay.results import containers_in, mapped
 from impl.tensor import Tensor
 from impl.tensor.parameters import (
     needs_gradient,
@@ -54,6 +54,9 @@ class StandIns:
         self.gradients = [tensor.grad for tensor in self.tensors]
         self.started = {id(tensor): tensor.uop for tensor in self.tensors}
         self.args, self.kwargs = mapped((args, kwargs), lambda v: self.of.get(id(v), v))
+        #: The containers that were given, by the identity of those that stand for them.
+        self.containers = {id(stand_in): given for stand_in, given in zip(
+            containers_in((self.args, self.kwargs)), containers_in((args, kwargs)), strict=True)}
         self.arguments = take_apart((self.args, self.kwargs))
         self.arguments.leaves = {path: t.uop for path, t in self.arguments.tensors.items()}
 
@@ -119,7 +122,12 @@ class StandIns:
     def originals_in(self, result: Any) -> Any:
         """A result with the arguments themselves where the function returned their stand-ins."""
         originals = {id(self.of[id(tensor)]): tensor for tensor in self.tensors}
-        return mapped(result, lambda v: originals.get(id(v), v))
+        parts: list[Any] = []
+        mapped(result, parts.append)
+        if not any(id(part) in originals for part in parts) and self.containers.keys().isdisjoint(
+                map(id, containers_in(result))):
+            return result  # the very containers that the function returned
+        return mapped(result, lambda v: originals.get(id(v), v), self.containers)
 
 
 def _is_part_of(tensor: Tensor, reads: Reads) -> bool:

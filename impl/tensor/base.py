@@ -718,7 +718,10 @@ class TensorBase(metaclass=Named):
             raise DTypeError("requires_grad", f"a tensor of {self.dtype.name} has no gradient",
                              "use a floating dtype: .float()")
         if not self._parameter:
+            computed = needs_gradient(self.uop)
             self._own_variable()
+            if computed:  # `retain_grad`: gradients flow on to what it was computed from
+                self._history = self.uop
             self._parameter = True
             register_parameter(self)
 
