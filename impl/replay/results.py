@@ -53,10 +53,10 @@ def mapped(value: Any, change: Callable[[Any], Any], known: Mapping[int, Any] = 
             object.__setattr__(made, name, mapped(getattr(value, name), change, known))
         return made
     if isinstance(value, dict):
-        made = {} if type(value) is dict else copy.copy(value)
+        words: dict[Any, Any] = {} if type(value) is dict else copy.copy(value)
         for key, part in value.items():
-            dict.__setitem__(made, key, mapped(part, change, known))
-        return made
+            dict.__setitem__(words, key, mapped(part, change, known))
+        return words
     return change(value)
 
 

@@ -23,7 +23,7 @@ from impl.tensor import names
 
 BUILT_IN = {
     "ShapeError": ValueError, "DTypeError": TypeError, "AxisError": IndexError,
-    "ComplexError": TypeError,
+    "ComplexError": TypeError, "NaNError": FloatingPointError,
     "VariableError": ValueError, "SettingError": ValueError, "DeviceError": RuntimeError,
     "CompileError": RuntimeError, "ReplayError": RuntimeError, "TraceError": RuntimeError,
     "ImmutableError": AttributeError, "GraphError": RuntimeError,
