@@ -417,7 +417,13 @@ class TensorBase(metaclass=Named):
 
         Returns:
             The path.
+
+        Raises:
+            ArgumentError: the path is none.
         """
+        if not isinstance(path, (str, os.PathLike)):  # r[impl errors.argument.raw]
+            raise ArgumentError("report", f"{path!r:.60} is no path",
+                                'give the name of a file, such as "report.html"')
         return self.runtime.report([self, *others], path)
 
     def explain(self, *others: Self) -> str:
