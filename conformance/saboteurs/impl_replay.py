@@ -276,7 +276,7 @@ class SettledStatesStayWhereTheyWere(Edit):
 class StatesAreArguments(Edit):
     rule = "replay.guard.state"
     description = "a state is given as an argument, too, to a call that overwrites it where it lies"
-    first = "test_states_that_lie_where_they_lay"
+    first = "test_a_state_that_nobody_could_follow_is_an_argument"
     file = "impl/replay/guards.py"
     old, new = 'test.add(f"b{name} in {{}}", used)', "pass"
 

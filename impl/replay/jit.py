@@ -289,11 +289,11 @@ class TinyJit(Generic[Parameters, Returned]):
                 call.write_through()  # r[impl replay.failure.done+2]
                 raise
             result = recording = None  # it will raise again, and has then done what it does
-        self.reasons.update(dict.fromkeys(capture.reasons))
-        if lock.disturbed:
+        if lock.disturbed:  # what it saw is not the function's doing alone
             call.write_through()
             self._not_captured()
             return call.originals_in(result)
+        self.reasons.update(dict.fromkeys(capture.reasons))
         if recording is None or not recording.states.may_be(given.tensors, call.started):
             if call.shared:  # r[impl replay.guard.state]
                 call.take_back(gradients)

@@ -413,8 +413,8 @@ def made(kind: type, public: str = "") -> None:
             placed, given = _placed(signature, given)
             try:
                 signature.bind(self, *positional, **given)
-            except TypeError as wrong:  # r[impl errors.argument.refused]
-                raise ArgumentError(name, str(wrong), f"it takes {own}") from None
+            except TypeError as wrong:
+                raise _not_taken(name, wrong, own) from None
         initialize(self, *positional, **given)
         if any(value is not None for value in placed.values()):
             dtype = placed.get("dtype")
@@ -424,6 +424,12 @@ def made(kind: type, public: str = "") -> None:
     plain: Any = checked
     plain.__code__ = plain.__code__.replace(co_name=kind.__name__)  # what origins show
     kind.__init__ = plain  # type: ignore[misc]
+
+
+def _not_taken(name: str, wrong: TypeError, own: str) -> ArgumentError:
+    """The error of a layer that is given what it does not take."""
+    # r[impl errors.argument.refused]
+    return ArgumentError(name, str(wrong), f"it takes {own}")
 
 
 def _placed(signature: inspect.Signature,

@@ -223,5 +223,6 @@ def test_a_handler_captures_nothing() -> None:
                 step(one)
                 found.append(s.numpy()[0].item())
             assert found == [found[0] + n for n in range(5)], (place, found)
+            assert step.replays >= 2, (place, step.explain())  # it is captured afterwards
             if not came:
                 break

@@ -134,6 +134,7 @@ def test_nothing_is_launched_at_once_in_a_capture() -> None:
     for number in range(4):
         given = vector(number, 2, 3)
         assert captured(given, b).tolist() == [number - 4, -3, -3]
+    assert captured.replays == 2
 
 
 @verifies("realize.direct.same")

@@ -114,6 +114,7 @@ def test_what_was_pending_is_no_part_of_the_call() -> None:
         for _ in range(5):
             readers.append(state + 0.5)  # stays pending while the function is captured
             step()
+        assert getattr(step, "replays", 3) == 3
         return [*(first(each) for each in readers), first(state)]
 
     assert same_as_eager(program) == [1.5, 2.5, 4.5, 8.5, 16.5, 32]

@@ -197,6 +197,10 @@ def test_what_others_compute_requires_no_gradient_for_that() -> None:
     assert step.replays == 2 and not pending.requires_grad
     assert [t.requires_grad for t in optimizer.state[p].values()] == [False] * len(
         optimizer.state[p])
+    other = TinyJit(lambda t: t + 1)
+    for given in (x, x, x, pending):
+        other(given)
+    assert other.replays == 2  # for a gradient, too, it is like the others
 
 
 @verifies("replay.gradient.eager")

@@ -1,8 +1,11 @@
 """Calls that are like the one before them, and calls that only seem so. See spec/replay.md."""
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -414,6 +417,25 @@ def test_states_that_lie_where_they_lay(disturb: int, monkeypatch: pytest.Monkey
             assert _values(mine) == _values(theirs)
     # Whoever reads a state of a mesh looks at how it lies there, which holds it for a while.
     assert where or counts[5:8] == [0, 0, 0] and step.replays >= 8
+
+
+@verifies("replay.guard.state", observe="replay")
+def test_a_state_that_nobody_could_follow_is_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a function is trusted, it may find tensors in ways that are not looked at."""
+    def program(function: Callable[..., Any]) -> list[Any]:
+        hidden: Any = ModuleType("hidden_states")
+        monkeypatch.setitem(sys.modules, "hidden_states", hidden)
+        hidden.s, x = Tensor([1.0, 2.0]).realize(), Tensor([1.0, 1.0]).realize()
+
+        def body(t: Tensor) -> Tensor:
+            s = import_module("hidden_states").s
+            s.assign(s * 2 + t.flip(0))
+            return s * 1
+        step = function(body)
+        return [step(hidden.s if turn > 7 else x).tolist() for turn in range(12)]
+
+    captured = program(lambda body: TinyJit(body, trust=True))
+    assert captured == program(lambda body: body)
 
 
 @verifies("replay.shortcut.same+3", observe="replay")
