@@ -114,8 +114,23 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _let_be() -> None:
+    """Let later collections not look at what is there; now and then it is looked at again, since
+    what died meanwhile is let be, too. And give back the blocks that devices keep.
+    """
+    global _times_let_be
+    _times_let_be += 1
+    if _times_let_be % _LOOKED_AT == 0:
+        gc.unfreeze()
     gc.collect()
     gc.freeze()
+    if device := sys.modules.get("impl.device"):
+        for opened in list(device.Device.opened.values()):
+            if hasattr(opened, "pool"):
+                opened.pool.clear()
+
+
+#: After how many modules what was let be is looked at again.
+_LOOKED_AT, _times_let_be = 20, 0
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

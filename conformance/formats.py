@@ -1,9 +1,13 @@
 """`python -m conformance.formats`: the readers of files, asked of files that are damaged.
 
-For each format a few files are written that are whole. Then bytes are changed, cut, doubled and
-exchanged, in a file as it lies or in what its zip holds, and it is loaded. The reader has to give
-tensors or an error of its own. It may not run anything, write or open another file, take memory for
-what the file merely claims, or give more bytes than a multiple of what is there.
+For each format a few small files are written that are whole. Then bytes are changed, cut, doubled
+and exchanged, in a file as it lies or in what its zip holds, and it is loaded. The reader has to
+give tensors or an error of its own. It may not run anything, write or open another file, take
+memory for what the file merely claims, or give more bytes than a multiple of what is there.
+
+Each change has a number, from which it is drawn. A process loads a great many, one after the other.
+If it ends, or makes no progress, that is a mistake of the one it was at, and another process goes
+on behind it.
 
     python -m conformance.formats --count 1000000 -n 2 --report conformance/reports/formats.json
 """
@@ -22,11 +26,14 @@ import zipfile
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from conformance.runner.fuzz import commit
 from impl import Context, Tensor, nn
 from impl.errors import TensorScheduleError
 from impl.nn import saving
@@ -37,6 +44,12 @@ from impl.nn.quantized import KINDS, Quantized
 ROOM = 1 << 30
 #: A load that takes longer is looked at: there is a walk that is not linear.
 SECONDS = 20.0
+#: A process that says nothing for so long, and is at the same file still, hangs.
+HANGS = 60.0
+#: So many files a process loads at most, and after so many it says what it found.
+LIFE, EACH = 100_000, 1000
+#: After so many mistakes it is enough.
+MOST = 20
 #: Events of the interpreter of which none may come while a file is loaded.
 FORBIDDEN = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen",
              "pickle.find_class", "socket.", "ctypes.dlopen", "shutil.", "os.remove", "os.rename",
@@ -78,8 +91,8 @@ def _tree() -> dict[str, Any]:
             "more": [{}, [], ()]}
 
 
-def _gguf() -> bytes:
-    """Metadata of all kinds, a plain tensor, and one of each kind of blocks."""
+def _gguf(code: int) -> bytes:
+    """Metadata of all kinds, plain tensors, and one of a kind of blocks."""
     def text(value: str) -> bytes:
         return struct.pack("<Q", len(value)) + value.encode()
 
@@ -87,8 +100,9 @@ def _gguf() -> bytes:
               text("b") + struct.pack("<IIQ3i", 9, 5, 3, 1, 2, 3),
               text("c") + struct.pack("<IIQ", 9, 8, 1) + text("x"),
               text("general.alignment") + struct.pack("<II", 4, 32)]
-    tensors = [("plain", 0, (2, 2), 16), ("brain", 30, (2,), 4)] + [
-        (kind.name, code, (1, kind.size), kind.nbytes) for code, kind in KINDS.items()]
+    kind = KINDS[code]
+    tensors = [("plain", 0, (2, 2), 16), ("brain", 30, (2,), 4),
+               (kind.name, code, (1, kind.size), kind.nbytes)]
     header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(values)) + b"".join(values)
     content = b""
     for name, code, shape, nbytes in tensors:
@@ -124,7 +138,8 @@ def whole(peers: bool = True) -> dict[str, list[bytes]]:
             {name: Tensor(one) for name, one in _arrays().items()}, path, {"about": "x"}), ""),
             _written(lambda path: saving.save(_tree(), path), "")],
         "pt": [_written(lambda path: saving.save(_tree(), path), ".pt")],
-        "npz": [_npz(np.savez), _npz(np.savez_compressed)], "npy": [_npy()], "gguf": [_gguf()]}
+        "npz": [_npz(np.savez), _npz(np.savez_compressed)], "npy": [_npy()],
+        "gguf": list(map(_gguf, KINDS))}
     if peers and importlib.util.find_spec("torch"):
         import torch
         given = {"w": torch.arange(12.).reshape(3, 4).T, "p": torch.nn.Parameter(torch.ones(2)),
@@ -255,30 +270,93 @@ def judge(kind: str, path: Path, watch: Watch, size: int) -> tuple[str, bool]:
     return (f"it took {took:.1f} s" if took > SECONDS else ""), given
 
 
-def run(number: int, count: int, seed: int, seconds: float,
-        results: Any) -> None:
-    """Try `count` changes, or as many as there is time for, and put what was found."""
-    draw = random.Random(seed + number)
-    files = [(kind, one) for kind, several in whole().items() for one in several]
-    began, tried, given = time.monotonic(), Counter[str](), Counter[str]()
-    wrong: list[tuple[str, str, str]] = []
+Files = dict[str, list[bytes]]
+
+
+def drawn(files: Files, seed: int, number: int) -> tuple[str, bytes]:
+    """The changed file of a number, and its format: each format has its turn."""
+    draw = random.Random(seed << 40 | number)
+    kind = sorted(files)[number % len(files)]
+    return kind, changed(draw.choice(files[kind]), draw)
+
+
+class Found:
+    """How many files were tried, of how many tensors were given, and what was read wrongly."""
+
+    def __init__(self) -> None:
+        self.tried, self.given = Counter[str](), Counter[str]()
+        self.wrong: list[tuple[str, str, str]] = []
+
+    def add(self, other: Found) -> None:
+        """Take in what another process found."""
+        self.tried.update(other.tried)
+        self.given.update(other.given)
+        self.wrong += other.wrong
+
+
+def run(seed: int, first: int, last: int, end: float, at: Any, results: Connection) -> None:
+    """Try the changes of some numbers, or as many as there is time for; send what was found, again
+    and again, with the number behind it.
+    """
+    files, found = whole(), Found()
     _limit_memory()
     watch = Watch()
-    with tempfile.TemporaryDirectory() as folder, Context(DEVICE="REFERENCE"):
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder, Context(DEVICE="REFERENCE"):
         path = Path(folder) / "file"
-        read_once(files, path)
-        for place in range(count):
-            if time.monotonic() - began > seconds or len(wrong) >= 20:
-                break
-            kind, content = files[place % len(files)]
-            content = changed(content, draw)
+        read_once([(kind, one) for kind, several in files.items() for one in several], path)
+        for number in range(first, last):
+            at.value = number
+            kind, content = drawn(files, seed, number)
             path.write_bytes(content)
             told, gave = judge(kind, path, watch, len(content))
-            tried[kind] += 1
-            given[kind] += gave
+            found.tried[kind] += 1
+            found.given[kind] += gave
             if told:
-                wrong.append((kind, told, content.hex()))
-    results.put((dict(tried), dict(given), wrong))
+                found.wrong.append((kind, told, content.hex()))
+            ended = number + 1 == last or time.time() > end
+            if ended or not (number + 1) % EACH:
+                results.send((found, number + 1, ended))
+                found = Found()
+            if ended:
+                return
+
+
+def supervised(seed: int, first: int, last: int, seconds: float) -> Found:
+    """The same in processes of its own, one after the other: what ends one is a mistake, too."""
+    found, end = Found(), time.time() + seconds
+    context = multiprocessing.get_context("spawn")
+    while first < last and time.time() < end and len(found.wrong) < MOST:
+        at, (mine, theirs) = context.RawValue("q", first), context.Pipe(duplex=False)
+        process = context.Process(target=run, args=(
+            seed, first, min(last, first + LIFE), end, at, theirs))
+        process.start()
+        theirs.close()
+        first, problem = _followed(mine, at, first, found)
+        process.kill()
+        process.join()
+        if problem:
+            kind, content = drawn(whole(), seed, at.value)
+            found.wrong.append((kind, problem, content.hex()))
+            first = at.value + 1
+    return found
+
+
+def _followed(results: Connection, at: Any, first: int, found: Found) -> tuple[int, str]:
+    """Take in what a process sends until it is done; the number behind, and what was wrong."""
+    seen = -1
+    while True:
+        if results.poll(HANGS):
+            try:
+                more, first, ended = results.recv()
+            except EOFError:
+                return first, "it ends the process"
+            found.add(more)
+            if ended or len(found.wrong) >= MOST:
+                return first, ""
+        elif at.value == seen:
+            return first, f"it takes longer than {HANGS} s"
+        seen = at.value
 
 
 def read_once(files: Sequence[tuple[str, bytes]], path: Path) -> None:
@@ -310,32 +388,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-n", type=int, default=1, help="processes that share the work")
     parser.add_argument("--report", type=Path, help="a file for the counts, as JSON")
     options = parser.parse_args(arguments)
-    context = multiprocessing.get_context("spawn")
-    results = context.SimpleQueue()
-    share = -(-options.count // options.n)
-    processes = [context.Process(target=run, args=(
-        number, share, options.seed, options.seconds, results)) for number in range(options.n)]
-    for process in processes:
-        process.start()
-    tried, given, wrong = Counter[str](), Counter[str](), []
-    for _ in processes:
-        each = results.get()
-        tried.update(each[0])
-        given.update(each[1])
-        wrong += each[2]
-    for process in processes:
-        process.join()
-    for kind, told, content in wrong:
-        print(f"wrong  {kind}: {told}\n       {content[:2000]}")
-    for kind, number in sorted(tried.items()):
-        print(f"{kind:12} {number:8} changed files, of {given[kind]} tensors were given")
-    print(f"{sum(tried.values())} changed files, {len(wrong)} read wrongly")
+    begun, share, found = time.monotonic(), -(-options.count // options.n), Found()
+    with ThreadPoolExecutor(options.n) as pool:
+        parts = [pool.submit(supervised, options.seed, start, min(
+            start + share, options.count), options.seconds)
+            for start in range(0, options.count, share)]
+        for part in parts:
+            found.add(part.result())
+    for kind, told, content in found.wrong:
+        print(f"wrong  {kind}: {told}\n       {content[:4000]}")
+    for kind, number in sorted(found.tried.items()):
+        print(f"{kind:12} {number:8} changed files, of {found.given[kind]} tensors were given")
+    count, took = found.tried.total(), time.monotonic() - begun
+    print(f"{count} changed files, {len(found.wrong)} read wrongly; {count / took:.0f} a second")
     if options.report:
         options.report.write_text(json.dumps({
             "command": " ".join(("python -m conformance.formats", *sys.argv[1:])),
-            "tried": dict(sorted(tried.items())), "with tensors": dict(sorted(given.items())),
-            "wrong": [each[:2] for each in wrong]}, indent=1) + "\n", encoding="utf-8")
-    return bool(wrong)
+            "commit": commit(), "count": count, "tried": dict(sorted(found.tried.items())),
+            "with tensors": dict(sorted(found.given.items())),
+            "wrong": [each[:2] for each in found.wrong]}, indent=1) + "\n", encoding="utf-8")
+    return bool(found.wrong)
 
 
 if __name__ == "__main__":

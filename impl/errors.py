@@ -10,6 +10,7 @@ import difflib
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -33,6 +34,14 @@ def user_line() -> str:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return "<unknown>"
+
+
+def warn(operation: str, detail: str, remedy: str) -> None:
+    """Warn of what is computed all the same, at the user's line, where Python says it once."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and is_library(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(f"{operation}: {detail}. Remedy: {remedy}", UserWarning, stacklevel=level)
 
 
 #: How alike two names have to be. Below it `inverse` would be taken for `linear`.

@@ -323,7 +323,7 @@ class UOp(_Draft):
         """The variable and the value of a BIND."""
         if self.op is not Ops.BIND:
             raise GraphError("unbind", f"{self.op.name} is not a BIND", "bind a Variable first")
-        return self.src[0], self.src[1].arg
+        return bound_parts(self)
 
     def substitute(self, replacements: dict[UOp, UOp]) -> UOp:
         """The graph with nodes replaced, each by what the mapping says."""
@@ -345,6 +345,11 @@ class UOp(_Draft):
         shape = "" if self.shape is None else f", shape={self.shape}"
         sources = ", ".join(s.op.name for s in self.src)
         return f"UOp({self.op.name}, {self.dtype.name}, src=({sources}){detail}{shape})"
+
+
+def bound_parts(bind: UOp) -> tuple[UOp, int]:
+    """The variable and the value of a BIND, for passes: nobody is told that it was asked for."""
+    return bind.src[0], bind.src[1].arg
 
 
 class BoundVariable(UOp):
@@ -374,6 +379,10 @@ class BoundVariable(UOp):
 
     def __ge__(self, other: Any) -> bool:
         return bool(BoundVariable.number(self) >= other)
+
+    def unbind(self) -> tuple[UOp, int]:
+        """The variable and the value, which is taken as `int` takes it."""
+        return self.src[0], int(self)  # r[impl symbolic.bound.number]
 
     def __int__(self) -> int:
         return int(BoundVariable.number(self))

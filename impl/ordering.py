@@ -183,7 +183,7 @@ def _least_alive(count: int, pairs: set[Pair], uses: Uses) -> tuple[list[int], l
 
 
 def _orders(count: int, pairs: set[Pair], uses: Uses) -> Iterator[list[int]]:
-    # r[impl ordering.peak.not-worse]
+    # r[impl ordering.peak.not-worse, ordering.peak.claimed, ordering.chains.claimed]
     if all([before < after for before, after in pairs]):
         yield list(range(count))
     yield _greedy_order(_Graph(count, pairs), uses)

@@ -20,9 +20,26 @@ class Place(str):
 
     __slots__ = ()
 
+    @property
+    def type(self) -> str:
+        """The kind of device, as PyTorch spells it: "cpu", "cuda", "mps"."""
+        kind = self.members()[0].partition(":")[0].lower()
+        return {"metal": "mps"}.get(kind, kind)
+
+    @property
+    def index(self) -> int | None:  # type: ignore[override]
+        """Which one of its kind; None for the host and for several, as in PyTorch."""
+        kind, _, number = self.partition(":")
+        several = len(self.members()) > 1
+        return None if several or not number and kind in ("CPU", "REFERENCE") else int(number or 0)
+
     def members(self) -> tuple[Place, ...]:
         """The devices, each by itself, in their order."""
         return (self,)
+
+
+#: What makes the devices known that there are: called when a device is first asked for.
+introduce: list[Callable[[], Any]] = []
 
 
 def spelled(name: str) -> str:

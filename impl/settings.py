@@ -36,6 +36,8 @@ class Setting:
 REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("DEBUG", 0, "how much is printed: 1 schedules, 2 kernels, 3 decisions, 4 source",
             maximum=7),
+    Setting("PROGRESS", 1, "0: what takes long draws no line on the terminal that says how far it "
+            "is", maximum=1),
     Setting("DEVICE", "", "the default device, one of sorted(Device.kinds); empty picks CPU if it "
             "can compile, else REFERENCE", plan=True),
     Setting("NOOPT", 0, "1: kernels are rendered as written, without optimisation steps", plan=True,
@@ -221,10 +223,7 @@ def workers() -> int:
 
 
 def plan_key() -> tuple[Value, ...]:
-    """The values of all settings that can change a plan, in a fixed order.
-
-    r[settings.plan.key]
-    """
+    """The values of all settings that can change a plan (r[settings.plan.key]), in fixed order."""
     if _values.plan is None:
         # r[impl settings.plan.key]
         _values.plan = tuple(get(s.name) for s in REGISTRY.values() if s.plan)

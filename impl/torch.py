@@ -12,19 +12,25 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from impl import fft, nn, settings
 from impl import transforms as func
 from impl.complex import Complex
-from impl.device import Device
+from impl.device import Device, GlobalCounters
 from impl.dtypes import DType, as_dtype, complex_dtype, dtypes, promoted
-from impl.errors import ArgumentError, DeviceError, NameMissingError, nearest
+from impl.dtypes import finfo as finfo
+from impl.dtypes import iinfo as iinfo
+from impl.errors import ArgumentError, DeviceError, GraphError, NameMissingError, nearest
+from impl.gradient import depends, expression_of
+from impl.gradient.hooks import unwatched
 from impl.host import np
 from impl.nn.names import Part
+from impl.places import Place
 from impl.replay import TinyJit
 from impl.settings import Context
 from impl.tensor import Tensor
@@ -50,12 +56,43 @@ _MEANT = {
     "multiprocessing": "impl.distributed: one program in several processes",
     "jit": "TinyJit(function)",
     "set_default_tensor_type": "torch.set_default_dtype",
-    "set_default_device": "the environment variable DEVICE", "profiler": "DEBUG=2, or x.explain()",
+    "profiler": "DEBUG=2, or x.explain()",
     "__version__": "impl.__version__: this is not PyTorch, and has none of its versions",
     "version": "impl.__version__: this is not PyTorch, and has none of its versions",
     "distributed": "impl.distributed: one program in several processes",
     "onnx": "the file of weights: impl.torch.save", "hub": "impl.torch.load of a file",
-    "sparse": "x: all tensors are dense"}
+    "sparse": "x: all tensors are dense",
+    "histogramdd": "NumPy on x.numpy()", "lobpcg": "torch.linalg.eigh",
+    **dict.fromkeys(("fork", "wait"), "concurrent.futures of Python"),
+    "native_norm": "x.norm", "while_loop": "impl.func.while_loop",
+    "empty_permuted": "torch.empty(shape)",
+    "from_file": "torch.from_numpy(numpy.memmap(...))", "masked": "x.masked_fill and the method",
+    "nested": "x.masked_fill, or nn.utils.rnn.pad_sequence: all rows are equally long",
+    "compiler": "torch.compile", "quasirandom": "scipy.stats.qmc", "bit": "torch.uint8",
+    "windows": "torch.signal.windows", "slice_copy": "x[start:stop]",
+    **dict.fromkeys(("hsmm", "hspmm", "saddmm"), "x @ y: all tensors are dense"),
+    **dict.fromkeys(("indices_copy", "values_copy", "ccol_indices_copy", "col_indices_copy",
+                     "crow_indices_copy", "row_indices_copy"), "x: all tensors are dense"),
+    "jagged": "x.masked_fill, or nn.utils.rnn.pad_sequence: all rows are equally long",
+    "segment_reduce": "x.scatter_reduce"}
+#: The same for all names that begin so, the first that fits.
+_BEGINNINGS = {
+    "sparse_": _MEANT["sparse"], "dsmm": "x @ y: all tensors are dense",
+    **dict.fromkeys(("quantize", "fake_quantize", "qint", "quint", "per_channel", "per_tensor",
+                     "fbgemm", "choose_qparams", "fused_moving"),
+                    "float8_e4m3fn, float8_e5m2, int4 or int8 and a scale of your own"),
+    **dict.fromkeys(("set_autocast", "get_autocast", "autocast", "clear_autocast",
+                     "is_autocast"), _MEANT["autocast"]),
+    **dict.fromkeys(("cudnn_", "miopen_", "mkldnn_", "batch_norm_"),
+                    "the function without this beginning: devices are chosen by DEVICE"),
+    **dict.fromkeys(("complex32", "bcomplex32", "chalf"), "torch.complex64"),
+    **dict.fromkeys(("float8_", "float4_"), "torch.float8_e4m3fn or torch.float8_e5m2"),
+    **dict.fromkeys([f"{kind}{digit}" for kind in ("int", "uint", "bits") for digit in "12345678"],
+                    "torch.int4, torch.uint4, torch.int8 or wider ones"),
+    "Stream": "torch.cuda.synchronize(): kernels run in the order of their statements",
+    **dict.fromkeys(("empty_strided", "as_strided"), "x.contiguous(): there are no strides"),
+    **dict.fromkeys(("Script", "parse_", "import_ir", "merge_type", "unify_type"),
+                    _MEANT["jit"])}
 #: Modules with a home elsewhere.
 _MODULES = {"amp": "impl.nn.amp"}
 #: Of `torch.special`: methods that have another name, and those that have the same.
@@ -75,9 +112,42 @@ _KINDS = {"FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64,
           "HalfTensor": dtypes.float16, "LongTensor": dtypes.int64, "IntTensor": dtypes.int32,
           "BoolTensor": dtypes.bool, "ByteTensor": dtypes.uint8, "CharTensor": dtypes.int8,
           "ShortTensor": dtypes.int16, "BFloat16Tensor": dtypes.bfloat16}
+#: Functions of `impl.nn.operators`: PyTorch's below its layers.
+_OPERATORS = frozenset(
+    ("affine_grid_generator alpha_dropout_ convolution dropout_ embedding_renorm_ "
+     "feature_alpha_dropout_ feature_dropout_ grid_sampler grid_sampler_2d grid_sampler_3d gru "
+     "gru_cell lstm lstm_cell native_batch_norm native_dropout "
+     "native_group_norm native_layer_norm norm_except_dim rnn_relu rnn_relu_cell "
+     "rnn_tanh rnn_tanh_cell").split())
+#: Numbers of Python that PyTorch's compiler would follow: plain functions of them.
+_OF_NUMBERS = {"sym_int": math.trunc, "sym_float": float, "sym_max": max, "sym_min": min,
+               "sym_sqrt": math.sqrt, "sym_sum": sum, "sym_not": lambda a: not a,
+               "sym_ite": lambda b, t, f: t if b else f}
+#: What has no meaning outside of PyTorch: its compilers, its build, its records, its modules.
+_INSIDE = frozenset(
+    ("AVG SUM AliasDb Argument ArgumentSpec AggregationType BenchmarkConfig "
+     "BenchmarkExecutionStats Block BufferDict CallStack Capsule Code CompilationUnit "
+     "CompleteArgumentSpec DeepCopyMemoTable DeserializationStorageContext DisableTorchFunction "
+     "DisableTorchFunctionSubclass DispatchKey DispatchKeySet ErrorReport ExcludeDispatchKeyGuard "
+     "ExecutionPlan FatalError FileCheck FunctionSchema Future Gradient Graph GraphExecutorState "
+     "IODescriptor JITException LiteScriptModule LockingLogger LoggerBase Node NoopLogger "
+     "OperatorInfo PRIVATE_OPS PyTorchFileReader PyTorchFileWriter SerializationStorageContext "
+     "StaticModule SymBool SymFloat SymInt TYPE_CHECKING Tag ThroughputBenchmark TracingState "
+     "USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH Use Value accelerator ao builtins classes "
+     "classproperty compiled_with_cxx11_abi cpp ctypes empty_quantized export functional futures "
+     "fx get_deterministic_debug_mode get_device_module get_file_path get_num_interop_threads "
+     "glob has_lapack has_mkl has_openmp has_spectral init_num_threads "
+     "is_anomaly_check_nan_enabled is_deterministic_algorithms_warn_only_enabled "
+     "is_vulkan_available is_warn_always_enabled library monitor ops overrides package platform "
+     "prepare_multiprocessing_environment profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 "
+     "quantization return_types serialization set_deterministic_debug_mode "
+     "set_num_interop_threads sym_constrain_range sym_constrain_range_for_size sym_fresh_size "
+     "textwrap thread_safe_generator threading torch torch_version types typing "
+     "typing_extensions warnings legacy_contiguous_format").split())
 #: Of `torch.nn`, which is there under `torch`, too; and functions of `torch.nn.functional`.
 _OF_NN = ("ModuleDict", "ParameterDict")
-_OF_FUNCTIONAL = ("ctc_loss", "alpha_dropout", "feature_alpha_dropout", "bilinear", "embedding_bag")
+_OF_FUNCTIONAL = ("ctc_loss", "alpha_dropout", "feature_alpha_dropout", "bilinear",
+                  "embedding_bag", "conv_tbc", "max_pool1d_with_indices", "native_channel_shuffle")
 
 
 class device(str):  # noqa: N801  (PyTorch's name)
@@ -92,13 +162,12 @@ class device(str):  # noqa: N801  (PyTorch's name)
     @property
     def type(self) -> str:
         """The kind of device, as PyTorch spells it."""
-        kind = self.partition(":")[0].lower()
-        return {"metal": "mps"}.get(kind, kind)
+        return Place(self).type
 
     @property
-    def index(self) -> int:  # type: ignore[override]
-        """Which one of its kind."""
-        return _int(self.partition(":")[2] or 0)
+    def index(self) -> int | None:  # type: ignore[override]
+        """Which one of its kind; None for the host."""
+        return Place(self).index
 
 
 def __getattr__(name: str) -> Any:
@@ -118,12 +187,15 @@ def _found(name: str) -> Any:
             and not isinstance(data[0], _int) else Tensor.empty(*data, dtype=_KINDS[name])
     if _MODULES.get(name):
         return importlib.import_module(_MODULES[name])
-    if name in ("finfo", "iinfo"):
-        return getattr(importlib.import_module("impl.array_api"), name)
     if name in _OF_NN:
         return getattr(nn, name)
     if name in _OF_FUNCTIONAL:
         return getattr(nn.functional, name)
+    if name in _OPERATORS:
+        from impl.nn import operators
+        return getattr(operators, name)
+    if name in _OF_NUMBERS:
+        return _OF_NUMBERS[name]
     if name == "GradScaler":
         return nn.amp.GradScaler
     if name in ("save", "load"):
@@ -132,14 +204,28 @@ def _found(name: str) -> Any:
     plain = name.removesuffix("_copy")
     if plain != name and plain in dir(Tensor):  # a value of its own: all are
         return _function(plain)
+    if plain in ("view_as_real", "view_as_complex", "alias"):
+        return globals().get(plain, Tensor.clone)
     if name not in _MEANT and not name.startswith("_") and name in dir(Tensor) \
             and callable(getattr(Tensor, name)):
         return _function(name)
-    remedy = f"use {_MEANT[name]}" if name in _MEANT else _near(name)
+    remedy = f"use {_MEANT[name]}" if name in _MEANT else _by_beginning(name) or _near(name)
     raise NameMissingError("torch", f"there is no {name}", remedy)  # r[impl errors.name.missing]
 
 
+def _by_beginning(name: str) -> str:
+    """What to write in place of each name of a family; nothing for others."""
+    if name.endswith(("Storage", "StorageBase")):
+        return "use x.data(), the bytes"
+    if name in _INSIDE or name.endswith(("Type", "TypeBuilder")):
+        return "leave it out: it is about PyTorch itself, and means nothing here"
+    meant = next((each for begin, each in _BEGINNINGS.items() if name.startswith(begin)), "")
+    return f"use {meant}" if meant else ""
+
+
 def _near(name: str) -> str:
+    if name in vars(func):
+        return f"use func.{name}: from impl import func"
     meant = remedy_of(Tensor, name)
     near = nearest(name, __dir__())
     return f"did you mean {near}?" if near and not meant.startswith("use ") else meant
@@ -147,8 +233,8 @@ def _near(name: str) -> str:
 
 def __dir__() -> list[str]:
     """What is here, and all methods."""
-    found = {*globals(), *_KINDS, *_MODULES, *_OF_NN, *_OF_FUNCTIONAL, "GradScaler", "save", "load",
-             "finfo", "iinfo",
+    found = {*globals(), *_OPERATORS, *_OF_NUMBERS, *_KINDS, *_MODULES, *_OF_NN, *_OF_FUNCTIONAL,
+             "GradScaler", "save", "load",
              *(each for each in dir(dtypes) if isinstance(getattr(dtypes, each), DType)),
              *(each for each in dir(Tensor)
                if each not in _MEANT and callable(getattr(Tensor, each)))}
@@ -204,9 +290,9 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None,
         data = Tensor.stack([as_tensor(one, dtype) for one in data])
     if isinstance(data, Tensor):
         made = data.detach().clone()
-    else:  # Python's numbers have all digits of a wide float, if it is asked for at once
-        wide = dtype is not None and as_dtype(dtype).kind == "f"
-        made = Tensor(data, device, dtype if wide else None)
+    else:  # Python's numbers have all digits of a wide dtype, if it is asked for at once
+        real = dtype is not None and as_dtype(dtype).kind in "fiu"
+        made = Tensor(data, device, dtype if real else None)
     made = made if dtype is None else made.cast(dtype)
     if device is not None:
         made = made.to(device)
@@ -366,12 +452,19 @@ def _running(name: str) -> Callable[[Tensor, int], Any]:
 cummax, cummin = _running("cummax"), _running("cummin")
 
 
+class Solved(NamedTuple):
+    """What solves a system, and its matrix, as PyTorch returns them."""
+
+    solution: Any
+    cloned_coefficient: Any
+
+
 def triangular_solve(b: Tensor, A: Tensor, upper: bool = True,  # noqa: N803
-                     transpose: bool = False, unitriangular: bool = False) -> tuple[Any, Any]:
+                     transpose: bool = False, unitriangular: bool = False) -> Solved:
     """x.triangular_solve, and the matrix, as in PyTorch."""
     turned = A.mT if transpose else A
     found = b.triangular_solve(turned, upper != transpose, unitriangular=unitriangular)
-    return found, A
+    return Solved(found, A)
 
 
 # Windows
@@ -434,9 +527,17 @@ is_grad_enabled = GradientMode.is_on
 
 
 def _grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None,
-          create_graph: bool = False, only_inputs: bool = True,
-          allow_unused: bool | None = None) -> tuple[Tensor, ...]:
-    """The gradients of outputs, added up, with respect to inputs."""
+          create_graph: bool = False, only_inputs: bool = True, allow_unused: bool | None = None,
+          is_grads_batched: bool = False, materialize_grads: bool = False) \
+        -> tuple[Tensor | None, ...]:
+    """The gradients of outputs, added up, with respect to inputs.
+
+    That of an input of which nothing was computed is None with `allow_unused`, zeros with
+    `materialize_grads`, and otherwise an error.
+    """
+    if is_grads_batched:  # r[impl errors.argument.refused]
+        raise ArgumentError("autograd.grad", "is_grads_batched is True",
+                            "use func.vmap of a function that calls autograd.grad")
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
     weights = grad_outputs if isinstance(grad_outputs, (list, tuple)) \
@@ -444,8 +545,49 @@ def _grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: boo
     total = functools.reduce(Tensor.add, [  # each where it lies: on a device, or on a mesh
         out if weight is None else (out * weight.detach()).sum()
         for out, weight in zip(outputs, weights, strict=True)])
-    found = total.gradient(*given)
-    return tuple(found if create_graph else [one.detach() for one in found])
+    found: list[Any] = total.gradient(*given)
+    if not materialize_grads:
+        root = expression_of(total.uop)
+        found = [one if depends(root, expression_of(unwatched(target.uop))) else None
+                 for one, target in zip(found, given, strict=True)]
+    unused = next((place for place, one in enumerate(found) if one is None), None)
+    if unused is not None and not allow_unused:
+        raise GraphError("autograd.grad", f"nothing was computed from input {unused}, counted "
+                         "from 0", "allow_unused=True gives None for it, and "
+                         "materialize_grads=True zeros")
+    return tuple(found if create_graph else [
+        None if one is None else one.detach() for one in found])
+
+
+def _backward(tensors: Any, grad_tensors: Any = None, **_: Any) -> None:
+    """Add the gradients of all tensors to what they were computed from."""
+    given = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    along = grad_tensors if isinstance(grad_tensors, (list, tuple)) else (grad_tensors,)
+    for each, weight in zip(given, along if len(along) == len(given) else along * len(given),
+                            strict=True):
+        each.backward(weight)
+
+
+def _grad_and_value(function: Callable[..., Any], argnums: Any = 0,
+                    has_aux: Any = False) -> Callable[..., Any]:
+    """`impl.func.value_and_grad` with the gradient first."""
+    both = func.value_and_grad(function, argnums, has_aux)
+
+    @functools.wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        value, gradient = both(*given, **named)
+        return gradient, value
+    return call
+
+
+@contextmanager
+def _fork_rng(*_: Any, **__: Any) -> Iterator[None]:
+    """A block after which random numbers go on as before it."""
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
 
 
 def _of_inputs(derivative: Callable[..., Any]) -> Callable[..., Any]:
@@ -554,6 +696,24 @@ class RandomSequence:
         with self:
             Tensor.manual_seed(seed)
         return self
+
+    def get_state(self) -> Tensor:
+        """What the next numbers depend on."""
+        return self.state
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Go on as from there."""
+        self.state = new_state
+
+    def initial_seed(self) -> int:
+        """The seed."""
+        with self:
+            return initial_seed()
+
+    def seed(self) -> int:
+        """Begin anew, by chance; the seed."""
+        with self:
+            return seed()
 
     def __enter__(self) -> RandomSequence:
         self.outer.append(get_rng_state())
@@ -679,6 +839,12 @@ def seed() -> int:
     return made
 
 
+def set_default_device(device: Any) -> None:
+    """Tensors of which nothing else is said are on this device from now on."""
+    wanted = globals()["device"]("CPU" if device is None else device)
+    Context(DEVICE=Device.usable(wanted)).__enter__()
+
+
 def get_default_device() -> device:
     """The device of a tensor of which nothing else is said."""
     return device(Device.DEFAULT)
@@ -713,6 +879,31 @@ def set_num_threads(count: int) -> None:
 def get_num_threads() -> int:
     """How many threads share the work of a kernel."""
     return Device["CPU"].limits.threads
+
+
+def to_dlpack(tensor: Tensor) -> Any:
+    """The capsule of a tensor, for the `from_dlpack` of another library."""
+    return tensor.__dlpack__()
+
+
+def is_inference_mode_enabled() -> Any:
+    """Whether operations pass no gradients on."""
+    return not is_grad_enabled()
+
+
+def set_anomaly_enabled(mode: Any, check_nan: Any = True) -> None:
+    """The first kernel that makes a NaN is named from now on, or not."""
+    Context(CHECK_NAN=_int(mode)).__enter__()
+
+
+def is_anomaly_enabled() -> Any:
+    """Whether it is."""
+    return _bool(settings.get("CHECK_NAN"))
+
+
+def _detect_anomaly(check_nan: Any = True) -> Context:
+    """A block in which the first kernel that makes a NaN is named."""
+    return Context(CHECK_NAN=1)
 
 
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -750,16 +941,76 @@ class _OfDevice(Part):
         return super().__getattr__(name)
 
 
-_OF_DEVICES = {"autocast": _MEANT["autocast"], "memory_allocated": "impl.GlobalCounters",
-               "get_device_name": "x.device", "current_device": "x.device"}
+def _allocated(device: Any = None) -> int:
+    """Bytes of all devices that are in use."""
+    return GlobalCounters.allocated
+
+
+def _greatest(device: Any = None) -> int:
+    """The most bytes that were in use at once since the counters were reset."""
+    return GlobalCounters.peak
+
+
+def _forget_peak(device: Any = None) -> None:
+    """Let the peak be what is in use now."""
+    GlobalCounters.peak = GlobalCounters.allocated
+
+
+class Event:
+    """A moment of the host's clock: every `record` waits for the kernels before it."""
+
+    def __init__(self, enable_timing: Any = False, **_: Any) -> None:
+        self.moment = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        """Take down the time."""
+        self.synchronize()
+        self.moment = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """Wait for the kernels that were started."""
+        Device[Device.DEFAULT].synchronize()
+
+    def query(self) -> Any:
+        """True: `record` has waited."""
+        return True
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this moment to another one."""
+        return (end_event.moment - self.moment) * 1e3
+
+
+def _synchronize(device: Any = None) -> None:
+    """Wait for the kernels that were started."""
+    Device[Device.DEFAULT].synchronize()
+
+
+_OF_DEVICES = {"autocast": _MEANT["autocast"], "get_device_properties": "Device[x.device].limits",
+               "get_device_capability": "Device[x.device].limits",
+               "set_device": "torch.set_default_device, or x.to(device)",
+               "Stream": "nothing: kernels run in the order of their statements",
+               "stream": "nothing: kernels run in the order of their statements",
+               "current_stream": "torch.cuda.synchronize()", "CUDAGraph": "TinyJit(function)",
+               "graph": "TinyJit(function)", "make_graphed_callables": "TinyJit(function)",
+               "memory_stats": "impl.GlobalCounters", "memory_summary": "impl.GlobalCounters",
+               "mem_get_info": "torch.cuda.memory_allocated()", "nvtx": "DEBUG=2"}
+_COMMON = {
+    "manual_seed": manual_seed, "seed": seed, "initial_seed": initial_seed, "Event": Event,
+    "empty_cache": _nothing, "synchronize": _synchronize, "get_rng_state": get_rng_state,
+    "set_rng_state": set_rng_state, "memory_allocated": _allocated, "memory_reserved": _allocated,
+    "max_memory_allocated": _greatest, "max_memory_reserved": _greatest,
+    "reset_peak_memory_stats": _forget_peak, "current_device": lambda: 0}
 cuda = _OfDevice(
-    "torch.cuda", _OF_DEVICES, is_available=_usable("CUDA"),
-    device_count=lambda: _int(_usable("CUDA")()), manual_seed=manual_seed,
-    manual_seed_all=manual_seed, empty_cache=_nothing, synchronize=_nothing,
-    is_bf16_supported=lambda: True)
+    "torch.cuda", _OF_DEVICES, is_available=_usable("CUDA"), **_COMMON,
+    device_count=lambda: _int(_usable("CUDA")()), manual_seed_all=manual_seed, seed_all=seed,
+    init=_nothing, is_initialized=_usable("CUDA"), is_bf16_supported=lambda: True,
+    get_device_name=lambda device=None: str(Device.usable("CUDA")),
+    OutOfMemoryError=DeviceError)
 mps = _OfDevice(
-    "torch.mps", _OF_DEVICES, is_available=_usable("METAL"), manual_seed=manual_seed,
-    empty_cache=_nothing, synchronize=_nothing)
+    "torch.mps", _OF_DEVICES, is_available=_usable("METAL"), **_COMMON,
+    current_allocated_memory=_allocated, driver_allocated_memory=_allocated)
+OutOfMemoryError = AcceleratorError = DeviceError
+memory_format = layout = type(None)
 backends = SimpleNamespace(
     mps=SimpleNamespace(is_available=_usable("METAL"), is_built=_usable("METAL")),
     cudnn=SimpleNamespace(benchmark=False, deterministic=True, enabled=False,
@@ -775,8 +1026,10 @@ channels_last_3d = None
 #: What is said of names in the parts below.
 _OF_PARTS = {
     "tensorboard": "the writer of torch.utils.tensorboard with loss.item()",
-    "profiler": "DEBUG=2, or x.explain()", "detect_anomaly": "Context(CHECK_NAN=1)",
-    "cpp_extension": "Tensor.custom_kernel", "data_parallel": "shard(...) on the batch"}
+    "profiler": "DEBUG=2, or x.explain()",
+    "cpp_extension": "Tensor.custom_kernel", "data_parallel": "shard(...) on the batch",
+    **dict.fromkeys(("DataParallel", "DistributedDataParallel"),
+                    "shard(...) on the parameters and the batch: one program for a mesh")}
 
 
 # Parts that are imported by a path: `from impl.torch.utils.data import DataLoader`.
@@ -793,12 +1046,15 @@ def _part(name: str, **members: Any) -> ModuleType:
 def _publish_parts() -> dict[str, Any]:
     from impl.nn import data, distributions, functional, init, lr_scheduler, swa_utils, testing
     autograd = _part("autograd", grad=_grad, no_grad=no_grad, Variable=_variable,
+                     enable_grad=enable_grad, set_grad_enabled=set_grad_enabled,
+                     inference_mode=inference_mode, backward=_backward,
+                     detect_anomaly=_detect_anomaly, set_detect_anomaly=set_anomaly_enabled,
                      Function=Function, gradcheck=testing.gradcheck, functional=_part(
                          "autograd.functional", jacobian=_of_inputs(func.jacrev),
                          hessian=_of_inputs(func.hessian), vjp=_along(_vjp), jvp=_along(_jvp),
                          hvp=_along(_hvp), vhp=_along(_hvp)))
     modules: Any = (("nn", nn), ("optim", nn.optim), ("nn.functional", functional),
-                         ("nn.init", init), ("nn.utils", nn.utils),
+                         ("nn.init", init), ("nn.utils", nn.utils), ("nn.grad", nn.grad),
                          ("nn.parallel", _part("nn.parallel")),
                          ("nn.utils.rnn", nn.utils.rnn), ("testing", testing),
                          ("nn.utils.parametrize", nn.utils.parametrize),
@@ -812,6 +1068,7 @@ def _publish_parts() -> dict[str, Any]:
     for name, module in modules:
         sys.modules[f"{__name__}.{name}"] = module
     functions = _part("func", **{name: getattr(func, name) for name in func.__all__},
+                      grad_and_value=_grad_and_value,
                       functional_call=nn.state.functional_call,
                       stack_module_state=nn.state.stack_module_state)
     special = _part("special", **{each: _function(method) for each, method in _SPECIAL.items()})
@@ -819,9 +1076,12 @@ def _publish_parts() -> dict[str, Any]:
     signal = _part("signal", windows=_part("signal.windows", **windows))
     checked = SimpleNamespace(checkpoint=lambda function, *given, **_: func.checkpoint(function)(
         *given))
-    return {"utils": _part("utils", data=data, checkpoint=checked), "func": functions,
-            "special": special, "signal": signal, "linalg": Tensor.linalg, "autograd": autograd,
-            "distributions": distributions, "testing": testing}
+    random = _part("random", manual_seed=manual_seed, seed=seed, initial_seed=initial_seed,
+                   get_rng_state=get_rng_state, set_rng_state=set_rng_state,
+                   fork_rng=_fork_rng, default_generator=default_generator)
+    return {"random": random, "utils": _part("utils", data=data, checkpoint=checked),
+            "func": functions, "special": special, "signal": signal, "autograd": autograd,
+            "linalg": Tensor.linalg, "distributions": distributions, "testing": testing}
 
 
 globals().update(_publish_parts())

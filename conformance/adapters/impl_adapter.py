@@ -41,7 +41,7 @@ PLAIN = {"values", "replay", "errors", "gradient", "multi", "sharded"}
 #: The most devices that a mesh is made of.
 MESH = 6
 SETTINGS = ("FUSE", "NOOPT", "NO_MEMORY_PLANNER", "POISON", "SCACHE",
-            "SCARCE", "SPEC")
+            "SCARCE", "SHARE_SIZES", "SPEC")
 
 UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "neg": lambda x: -x, "abs": Tensor.abs, "relu": Tensor.relu, "not": lambda x: ~x,
@@ -78,7 +78,9 @@ class Adapter:
                     meshes=_members(),
                     observes=TIERS if len(devices) > 1 else TIERS[:-1],
                     # A replay that might be wrong is refused: r[replay.rebound.error].
-                    choices={"refuses": ["ReplayError"]})
+                    choices={"refuses": ["ReplayError"],
+                             "frugal": ["memory", "order"], "kept": "CACHE_FOLDER",
+                             "across": ["SCACHE", "SHARE_SIZES"]})
 
     def run(self, program: Mapping[str, Any], observe: Collection[str],
             options: Mapping[str, Any] | None = None) -> Observation:
@@ -167,10 +169,13 @@ class _Run:
         self.tiers = observe
         self.variables: Variables = {}
         self.seen = Observation()
+        self.later: set[str] = set()  # the names that statements behind the present one use
 
     def all(self, statements: Sequence[Statement]) -> Observation:
-        targets = {each["from"][1] for each in statements if each["do"] == "gradient"}
-        for statement in statements:
+        targets = {each["from"][1] for each in _whole(statements) if each["do"] == "gradient"}
+        for place, statement in enumerate(statements):
+            if statement["do"] in REPETITIONS:
+                self.later = _used(statements[place + 1:])
             self.execute(statement)
             if statement.get("to") in targets and statement["do"] == "input":
                 self.variables[statement["to"]].requires_grad = True
@@ -221,24 +226,58 @@ class _Run:
             return
         body = statement["statements"]
         carried = [name for name in self.variables if name in {each.get("to") for each in body}]
-        outer = {name: held for name, held in self.variables.items() if name not in carried}
-        place = Outside(statement.get("outside"))
-        execute = written(body)
-        step = TinyJit(lambda given, arguments: body_of(
-            body, execute, outer, given, {**unwrapped(arguments), **place.read()}))
+        # No others: an argument that the body also has by another name is another case.
+        outer = {name: self.variables[name] for name in sorted(_used(body))
+                 if name in self.variables and name not in carried}
+        place, nested = Outside(statement.get("outside")), statement.get("nested", 0)
+        several = statement.get("given", [{}] * statement.get("count", 0))
+        names = [*carried, *dict.fromkeys(name for given in several for name in given)]
+        step = _captured(body, outer, place, self.later | {*carried}, names, nested)
         held: list[tuple[str, Tensor]] = []
-        for given in statement.get("given", [{}] * statement.get("count", 0)):
+        for given in several:
             arguments = place.without({
                 name: self.variables[value] if isinstance(value, str) else value
                 for name, value in given.items()})
-            made, observed = step({name: self.variables[name] for name in carried},
-                                  wrapped(arguments, statement.get("nested", 0)))
+            made, observed = step({name: self.variables[name] for name in carried}, arguments)
             self.variables.update(made)
-            held += [(name, tensor) for name, tensor in observed]
+            held += observed
         self.report(held)  # after the last call: outputs stay what they were
 
 
 Body = Callable[[Variables, list[Any]], None]
+Shown = tuple[Variables, list[tuple[str, Tensor]]]
+
+
+def _captured(body: Sequence[Statement], outer: Variables, place: Outside, wanted: set[str],
+              names: Sequence[str], nested: int) -> Callable[[Variables, dict[str, Any]], Shown]:
+    """A body as a function that is captured, to be called with the variables that it redefines and
+    its arguments, which have these names.
+
+    Without containers it is one as people write them: it is given its tensors one by one, and
+    returns what is `wanted` afterwards, one tensor or several.
+    """
+    execute = written(body)
+    if nested or place.kind is not None:
+        whole = TinyJit(lambda given, arguments: body_of(
+            body, execute, outer, given, {**unwrapped(arguments), **place.read()}))
+        return lambda given, arguments: whole(given, wrapped(arguments, nested))
+    made = dict.fromkeys(each["to"] for each in body if "to" in each)
+    kept = [name for name in made if name in wanted]
+    shown = [name for each in body if each["do"] == "observe" for name in each["names"]]
+
+    def called(*values: Any) -> Any:
+        made, observed = body_of(body, execute, outer, dict(zip(names, values, strict=True)), {})
+        results = [*(made[name] for name in kept), *(tensor for _, tensor in observed)]
+        return results[0] if len(results) == 1 else results
+
+    step = TinyJit(called)
+
+    def call(given: Variables, arguments: dict[str, Any]) -> Shown:
+        returned = step(*({**given, **arguments}[name] for name in names))
+        results = returned if isinstance(returned, list) else [returned]
+        return (dict(zip(kept, results, strict=False)),
+                list(zip(shown, results[len(kept):], strict=True)))
+    return call
 
 
 def body_of(body: Sequence[Statement], execute: Body, outer: Variables, given: Variables,
@@ -315,6 +354,19 @@ def _call(statement: Statement, label: str, given: str, known: dict[str, Any]) -
 
 def _operands(names: Sequence[str]) -> str:
     return ", ".join(f"variables[{name!r}]" for name in names)
+
+
+def _whole(statements: Sequence[Statement]) -> list[Statement]:
+    """Statements, with those of the bodies among them."""
+    return [each for outer in statements for each in (outer, *outer.get("statements", ()))]
+
+
+def _used(statements: Sequence[Statement]) -> set[str]:
+    """The names that statements read or write."""
+    return {name for each in _whole(statements) for name in (
+        *each.get("from", ()), *each.get("names", ()), each.get("target", ""),
+        *(value for given in each.get("given", ()) for value in given.values()
+          if isinstance(value, str)))}
 
 
 def perform(statement: Statement, variables: Variables) -> None:

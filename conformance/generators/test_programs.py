@@ -14,6 +14,7 @@ from conformance.generators import (
     multi_programs,
     programs,
     sharded_programs,
+    table_programs,
 )
 from conformance.protocol import Program, ProtocolError, Statement, shapes
 from conformance.protocol.shapes import Limits
@@ -211,3 +212,16 @@ def test_a_cell_says_what_is_read_and_in_which_state() -> None:
         ("store to", "input", ""), ("store of", "neg", ""), ("after", "sum", "store"),
         ("dtype", "sum", "int8"), ("axes", "sum", "2"), ("elements", "sum", "whole sixteens"),
         ("state", "sum", "it was written to")}
+
+
+def test_tables_are_made_of_each_other_in_every_way() -> None:
+    """Each way changes the value, so that a program that leaves it out is another one."""
+    made = [table_programs.chain(way, 5) for way in range(len(table_programs.WAYS))]
+    summed = [table_programs.between_sums(way, 5) for way in range(len(table_programs.WAYS))]
+    drawn = [table_programs.random_program(seed, 5) for seed in range(40)]
+    for program in (*made, *summed, *drawn):
+        shapes.check_program(program)
+    for programs_of_ways in (made, summed):
+        values = {oracle.run(program)[0].value.tobytes() for program in programs_of_ways}
+        assert len(values) == len(table_programs.WAYS)
+    assert drawn[3] == table_programs.random_program(3, 5) != table_programs.random_program(4, 5)

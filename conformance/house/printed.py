@@ -22,7 +22,7 @@ PARAGRAPHS = (1, 1, 1, 2, 1, 1)
 #: What is another one on each machine, or in each run.
 _DIFFERS = (
     (r"^/\S+\.html$", "FILE"), (r"(loss|accuracy) +[\d.]+", r"\1 N"), (r"\d+\.\d+ s$", "N s"),
-    (r"[\d.]+ (us|ms)\b", "TIME"), (r"\(__main__\.py:\d+\)", "(LINE)"), (r"[^ ]* ?[^ ]*…", "…"),
+    (r"[\d.]+ (us|ms)\b", "TIME"), (r"[^ ]* ?[^ ]*…", "…"),
     (r"\d+ steps$|(\b[A-Z]+\([\d,]+\),? ?)+( and \d+ more)?$", "STEPS"))
 
 

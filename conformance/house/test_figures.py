@@ -163,7 +163,7 @@ USES: dict[str, tuple[str, Any]] = {
         for (let i = 0; i < 20; i++) next.click();
         return [names.map((name) => name.split(". ")[1]), marked,
                 page.querySelector(".live-text").textContent.includes("for (long i0")]; }""",
-                [["as it was written", "x / 2**k"], "*0.125", True]),
+                [["a part, as it was written", "x / 2**k"], "*0.125", True]),
 }
 
 

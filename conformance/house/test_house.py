@@ -174,6 +174,15 @@ def test_the_suite_runs_where_the_implementation_is_not() -> None:
     assert alone("import impl").returncode and alone("import conformance.trace").returncode
 
 
+def test_the_package_is_imported_without_what_stands_above_tensors() -> None:
+    """See spec/host.md: what is imported when."""
+    code = ("import sys, impl; from impl import nn; print(*[name for name in sys.modules if "
+            "name.startswith(('impl.realize', 'impl.device', 'impl.kernel', 'impl.schedule'))])")
+    ran = subprocess.run([sys.executable, "-c", f"{code}; print(impl.Device.DEFAULT)"], cwd=ROOT,
+                         text=True, capture_output=True, check=False)
+    assert ran.stdout.splitlines()[:1] == [""] and len(ran.stdout.split()) == 1, ran
+
+
 def test_the_rooms_are_listed() -> None:
     listed = (ROOT / "conformance" / "README.md").read_text(encoding="utf-8")
     assert [room for room in ROOMS if f"| `{room}/` |" not in listed] == []
@@ -298,8 +307,8 @@ def test_a_class_has_a_name_of_its_own() -> None:
 def test_a_function_that_is_imported_has_a_name_of_its_own() -> None:
     """Two modules may have a function of one name only where callers write the module's, too."""
     # Those of array_api and torch have names of others, and are imported by nobody else.
-    several = homes([path for path in MODULES
-                     if path.parent.name != "array_api" and path.name != "torch.py"],
+    several = homes([path for path in MODULES if path.parent.name != "array_api"
+                     and path.name not in ("torch.py", "operators.py")],
                     ast.FunctionDef)
     imported = imported_alone(MODULES)
     found = {name: list(map(name_of, where)) for name, where in several.items()

@@ -18,6 +18,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +85,11 @@ def guard() -> bool:
 
     The buffers of a kernel's stages stand on the stack, and not side by side in one block.
     """
-    cpu: Any = sys.modules.get("impl.cpu")
-    if poisoning() is None or cpu is None:
+    if poisoning() is None or "impl" not in sys.modules:
         return False
+    cpu: Any = import_module("impl.cpu")
     cpu.CPU.allocate = _allocate
-    renderer: Any = sys.modules["impl.dialects"]
+    renderer: Any = import_module("impl.dialects")
     renderer.C.own_scratch = lambda dialect, total: 0
     return True
 

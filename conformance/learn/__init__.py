@@ -17,21 +17,21 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from conformance.learn.lesson import Counterexample
+from conformance.learn.lesson import Counterexample, error_text
 from conformance.learn.lessons import LESSONS
-from conformance.learn.overlay import Overlay, Progress, digest, module_name, module_path
+from conformance.learn.limits import Clock, limited
+from conformance.learn.overlay import Missing, Overlay, Progress, digest, module_name, module_path
 from conformance.trace import ROOT, chapter_tests
 
 LONGEST = 160  # characters of a line of a test's message
-LIMIT = 60.0  # seconds of computing for all counterexamples, and for each test after them
+SHORT = 20.0  # seconds of computing for all counterexamples; right code takes less than one
+LIMIT = 60.0  # and for each test after them
 
 
 def template(slug: str) -> str:
@@ -58,15 +58,20 @@ class Verdicts:
         self.rules = rules
         self.ran: dict[str, int] = dict.fromkeys(rules, 0)
         self.red: dict[str, str] = {}
+        self.ended = False  # by somebody, with Ctrl-C
         self._cited: dict[str, list[str]] = {}
-        self._clock = _Clock()
+        self._clock = Clock()
 
     def pytest_runtest_logstart(self) -> None:
         """A test that never ends fails, and the next one runs."""
-        self._clock.start()
+        self._clock.start(LIMIT)
 
     def pytest_runtest_logfinish(self) -> None:
         self._clock.stop()
+
+    def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
+        """Somebody ended it; pytest says the same of a test that it cannot read."""
+        self.ended = type(excinfo.value) is KeyboardInterrupt
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         for item in items:
@@ -103,8 +108,9 @@ def start(slug: str, mine: Path) -> int:
         return 1
     mine.write_text(template(slug), encoding="utf-8")
     names, rules = " and ".join(LESSONS[slug].functions), LESSONS[slug].rules
-    print(f"{mine}: write {names}. At first all {len(rules)} rules of this lesson are red, and "
-          "that is right. Then:")
+    all_red = f"all {len(rules)} rules of this lesson are" if rules[1:] else \
+        "the one rule of this lesson is"
+    print(f"{mine}: write {names}. At first {all_red} red, and that is right. Then:")
     print(f"python -m conformance.learn check {slug}{_named(slug, mine)}")
     return 0
 
@@ -123,8 +129,8 @@ def check(slug: str, mine: Path) -> int:
     if found:
         print(*found, sep="\n")
         red = len({each.rule for each in found} & {*lesson.rules})
-        print(f"{red} of {len(lesson.rules)} rules are red on small problems. The tests with the "
-              "whole runtime come when none is." if red else
+        print(f"{red} of {len(lesson.rules)} rules are red on small problems, as far as they were "
+              "tried. The tests with the whole runtime come when none is." if red else
               "no rule can be judged before your code answers")
         progress.of(slug).update(green=[], red=[each.rule for each in found] if red else None)
     else:
@@ -147,44 +153,14 @@ def _what_now(slug: str, mine: Path) -> Iterator[str]:
 
 
 def _counterexamples(slug: str) -> list[Counterexample]:
-    with _limited():
+    with limited(SHORT):
         try:
             module = import_module(module_name(slug))
+        except Missing as error:
+            return [Counterexample("raised", str(error))]
         except Exception as error:  # any: it is the reader's own code
-            return [Counterexample("raised", f"your file raised {type(error).__name__}: {error}")]
+            return [Counterexample("raised", f"your file raised {error_text(error)}")]
         return list(LESSONS[slug].counterexamples(module))
-
-
-class _Clock:
-    """What never ends raises a TimeoutError where it is, on systems that have such a clock."""
-
-    def __init__(self) -> None:
-        self.before: Any = None
-
-    def start(self) -> None:
-        """From now on `LIMIT` seconds of computing are left."""
-        def late(number: int, frame: object) -> None:
-            raise TimeoutError(f"it was not done after {LIMIT:g} seconds of computing")
-
-        if hasattr(signal, "setitimer"):
-            self.before = signal.signal(signal.SIGVTALRM, late)
-            signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
-
-    def stop(self) -> None:
-        """It was done in time."""
-        if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.signal(signal.SIGVTALRM, self.before)
-
-
-@contextmanager
-def _limited() -> Iterator[None]:
-    clock = _Clock()
-    clock.start()
-    try:
-        yield
-    finally:
-        clock.stop()
 
 
 def _tested(slug: str) -> list[str]:
@@ -205,12 +181,14 @@ def _tested(slug: str) -> list[str]:
           "runtime around your code; that takes a minute or more:", flush=True)
     pytest.main(["-q", "--no-header", "--no-summary", "--tb=short", "-p", "no:cacheprovider",
                  "-o", "console_output_style=classic", *map(str, tests)], plugins=[verdicts])
+    if verdicts.ended:  # what was not run is not green
+        raise KeyboardInterrupt
     print("with the whole runtime around it:")
     green = verdicts.green()
     for rule in LESSONS[slug].rules:
         print(f"{'green' if rule in green else 'RED':<7}{rule}")
-        if rule in verdicts.red:
-            print(f"    {verdicts.red[rule]}")
+        if rule not in green:
+            print(f"    {verdicts.red.get(rule, 'no test of it was run to its end')}")
     print(f"{len(green)} of {len(LESSONS[slug].rules)} rules are green"
           + (": the lesson is done." if len(green) == len(LESSONS[slug].rules) else "."))
     return green

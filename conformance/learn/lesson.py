@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,10 @@ class Counterexample:
     def __str__(self) -> str:
         indented = "\n".join(f"    {line}" for line in self.picture.splitlines())
         return f"{self.rule}: {self.message}" + (f"\n\n{indented}\n" if indented else "")
+
+
+class Undecided(TypeError):
+    """A question, such as an `if`, about what is not known while a graph or a kernel is made."""
 
 
 def nothing(module: ModuleType) -> Iterator[str]:
@@ -52,10 +57,22 @@ class Lesson:
     late: bool = False
 
 
+#: The reader's files, as tracebacks name them.
+READERS: set[str] = set()
+
+
+def error_text(error: BaseException) -> str:
+    """An error with its type, and with the last line of the reader's file on the way to it."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__)
+             if frame.f_code.co_filename in READERS]
+    return f"{text} (line {lines[-1]})" if lines else text
+
+
 def raised(error: Exception, picture: str) -> Counterexample:
     """What is said of code that raises."""
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
-    return Counterexample("raised", f"your code raised {text}", picture)
+    more = ": a small problem does not need so much memory" * isinstance(error, MemoryError)
+    return Counterexample("raised", f"your code raised {error_text(error)}{more}", picture)
 
 
 def first_of_each(judged: Iterable[Iterable[Counterexample]],

@@ -251,8 +251,9 @@ def _judged(module: ModuleType, items: tuple[Item, ...]) -> Counterexample | Non
     race = _race(steps)
     if race is not None:
         before, number, (done, does, name) = race
+        later = ", in a later turn of the loop" if number <= before else ""
         return Counterexample(WAIT, f"no barrier stands between a {done} of {name} in stage "
-                              f"{before} and a {does} of it in stage {number}",
+                              f"{before} and a {does} of it in stage {number}{later}",
                               picture + _seen(steps))
     waits, ours = (sum(waits for *_, waits in each) for each in (
         steps, _passed(items, placed(items, Touched())[0])))

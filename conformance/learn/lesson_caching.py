@@ -161,6 +161,14 @@ DIFFERENT: tuple[tuple[str, Make, Make], ...] = (
      of(lambda x, y: op("neg", x))),
     (PROGRAM, of(lambda x, y: op("cast", x, dtype="int32")),
      of(lambda x, y: op("cast", x, dtype="int64"))),
+    (PROGRAM, lambda x, y: Program((op("cast", leaf(x, "int32"), dtype="float64"),)),
+     lambda x, y: Program((op("cast", leaf(x), dtype="float64"),))),
+    (PROGRAM, lambda x, y: Program((op("sum", leaf(x, shape=(3, 2)), arg=(0,), shape=(2,)),)),
+     lambda x, y: Program((op("sum", leaf(x, shape=(4, 2)), arg=(0,), shape=(2,)),))),
+    (PROGRAM, of(lambda x, y: op("cast", number(0.1), dtype="float64", shape=())),
+     of(lambda x, y: op("cast", number(0.1, "float64"), dtype="float64", shape=()))),
+    (PROGRAM, of(lambda x, y: op("expand", number(2.0))),
+     of(lambda x, y: op("expand", number(2.0), shape=(3, 2)))),
     (PROGRAM, of(lambda x, y: op("expand", number(1, "int32"), dtype="int32")),
      of(lambda x, y: op("expand", number(True, "bool"), dtype="bool"))),
     (ALIAS, of(lambda x, y: op("mul", op("add", x, y), x)),
@@ -194,6 +202,8 @@ def _pairs() -> Iterator[tuple[str, Program, Program]]:
         # With the names turned round, too: whoever sorts by name or by address is found.
         yield RENAMING, make(x, y), make(Buffer("b"), Buffer("a"))
         yield RENAMING, make(x, y), make(y, x)
+    total = op("add", leaf(x), leaf(y))
+    yield RENAMING, Program((total,), (x, y)), Program((total,), (y, x))
     for rule, first, second in DIFFERENT:
         yield rule, first(x, y), second(x, y)
 
@@ -205,13 +215,17 @@ def _judged(module: ModuleType, rule: str, one: Program,
     for program in (one, two):
         try:
             answer = module.key(program.nodes, list(program.roots), list(program.held))
-            hash(answer[0])
         except Exception as error:  # any: it is the reader's own code
             yield raised(error, shown)
             return
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], list):
             yield Counterexample("raised", f"key answers {answer!r:.60}, and not (key, list of "
                                  "buffers)", shown)
+            return
+        unhashable = _unhashable(answer[0])
+        if unhashable:
+            yield Counterexample("raised", f"your key contains a {unhashable}, and cannot be "
+                                 "looked up in a dict: make a tuple of it", shown)
             return
         strange = _strange(answer[0])
         if strange:
@@ -241,6 +255,17 @@ def _judged(module: ModuleType, rule: str, one: Program,
 
 def _named(buffers: Sequence[Any]) -> str:
     return ", ".join(getattr(each, "name", repr(each)) for each in buffers) or "none"
+
+
+def _unhashable(key: Any) -> str:
+    """The type of what keeps a key from being looked up, or ""."""
+    if isinstance(key, tuple):
+        return next(filter(None, map(_unhashable, key)), "")
+    try:
+        hash(key)
+    except TypeError:
+        return type(key).__name__
+    return ""
 
 
 def _strange(key: Any) -> str:

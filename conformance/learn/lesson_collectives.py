@@ -82,8 +82,9 @@ def _judged(module: ModuleType, count: int) -> Iterator[Counterexample]:
         yield Counterexample(BYTES, f"device {-device} sends {most} parts; {least} would do",
                              picture)
     elif turns(rounds, count) > least:
-        yield Counterexample(TIME, f"it takes {turns(rounds, count)} turns; {least} would do, if "
-                             "in each turn every device sends a part and receives one", picture)
+        yield Counterexample(TIME, f"it takes {turns(rounds, count)} turns, in each of which a "
+                             f"device sends and receives one part; {least} would do, if every "
+                             "device does so in each turn", picture)
 
 
 def _unlike(answer: Any, count: int) -> str:

@@ -539,7 +539,8 @@ def hunt(run):
     hints=(
         "witness: what is a reader, and when does it wait? x is given, y is computed from x, and "
         "nobody has looked at y. Now x is written, and then you look at y.",
-        "What is written to x may be a value of its own. With less: it can be x itself, turned.",
+        "What is written to x may be a value of its own. With less: it can be x itself, turned. "
+        "(Not y: what a write needs is computed before it.)",
         "shrink: leave one statement out, and ask. If the fault is still there, go on with what is "
         "left, until nothing can be left out any more.",
         "From the back: a statement can only be left out when nothing uses its result any more. "

@@ -68,7 +68,14 @@ SMALL = {
     "1 x 1 x 2, one lane": (Part(((1, 0, 0),), ((2, 0, 1),)), Part(((1, 0, 0),), ((2, 1, 0),)),
                             Part(((1, 0, 0),))),
     "2 x 2 x 2": (Part(_ROWS), Part(_ROWS), Part(_ROWS)),
-    "2 x 2 x 2, turned": (Part(_ROWS), Part(_COLUMNS), Part(_ROWS))}
+    "2 x 2 x 2, turned": (Part(_ROWS), Part(_COLUMNS), Part(_ROWS)),
+    "2 x 2 x 2, the sum turned": (Part(_ROWS), Part(_ROWS), Part(_COLUMNS)),
+    "2 x 2 x 2, each otherwise": (Part(((2, 1, 0),), ((2, 0, 1),)),
+                                  Part(((2, 0, 1),), ((2, 1, 0),)),
+                                  Part(((2, 1, 0),), ((2, 0, 1),))),
+    "2 x 3 x 2, each otherwise": (Part(((2, 0, 1),), ((2, 1, 0),)),
+                                  Part(((2, 1, 0),), ((3, 0, 1),)),
+                                  Part(((2, 1, 0),), ((3, 0, 1),)))}
 
 
 def shape(part: Part) -> tuple[int, int]:
@@ -146,8 +153,8 @@ def _multiplied(module: ModuleType, name: str, parts: tuple[Part, ...],
     given = [spread(matrix, part) for matrix, part in zip((first, second, total), parts,
                                                           strict=True)]
     shown = f"a unit of {name}\n" + "\n".join(
-        f"{word}: {matrix}" for word, matrix in (("first", first), ("second", second),
-                                                 ("sum before", total))
+        f"{word}: {matrix}; lanes {part.lanes}, elements {part.elements}" for word, matrix, part in
+        zip(("first", "second", "sum before"), (first, second, total), parts, strict=True)
         if len(matrix) * len(matrix[0]) < 10)
     wanted = spread(right, parts[2])
     try:

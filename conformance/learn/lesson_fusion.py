@@ -20,7 +20,7 @@ from math import prod
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson
+from conformance.learn.lesson import Counterexample, Lesson, raised
 
 
 class Stage(NamedTuple):
@@ -272,7 +272,7 @@ def _judged(module: ModuleType, problem: Problem) -> tuple[Answer, list[Countere
         answer = module.partition(problem.stages, problem.edges, Limits())
         unlike = wrong_answer(problem.stages, answer)
     except Exception as error:  # any: it is the reader's own code
-        unlike = f"your code raised {type(error).__name__}: {error}".rstrip(": ")
+        return [], [raised(error, picture(problem))]
     if unlike:
         return [], [Counterexample("raised", unlike, picture(problem))]
     return answer, [Counterexample(rule, message, picture(problem, answer))
@@ -281,9 +281,9 @@ def _judged(module: ModuleType, problem: Problem) -> tuple[Answer, list[Countere
 
 def wrong_answer(stages: Sequence[Stage], answer: Any) -> str:
     """What keeps an answer from being one at all, or ""."""
-    if not isinstance(answer, list) or not all(isinstance(each, tuple) and len(each) == 2
-                                               for each in answer):
-        return "partition has to answer a list of Kernel(stages, loops)"
+    if not isinstance(answer, list) or not all(isinstance(each, tuple) and hasattr(each, "stages")
+                                               and hasattr(each, "loops") for each in answer):
+        return f"partition answers {answer!r:.60}, and not a list of Kernel(stages, loops)"
     named = [number for each in answer for number in each[0]]
     if sorted(named) != list(range(len(stages))) or not all(each[0] for each in answer):
         return f"your kernels have the stages {named}; each stage is to be in one kernel"

@@ -22,6 +22,7 @@ import numpy as np
 from conformance.learn.lesson import (
     Counterexample,
     Lesson,
+    Undecided,
     first_of_each,
     is_whole,
     published,
@@ -41,6 +42,8 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "log": (np.log, True), "sqrt": (np.sqrt, True)}
 PAIRS: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+ASKS = ("an `if` (or `<`, `==`, max, min) asks about a value; in the runtime it is a node of a "
+        "graph, and has no number yet. equals(other) gives 1 or 0, and can be multiplied with")
 MOVEMENTS = ("expand", "reshape", "permute", "pad", "shrink", "flip")
 
 
@@ -87,6 +90,21 @@ class Value:
 
     def __neg__(self) -> Value:
         return Value(-self.array)
+
+    def __bool__(self) -> bool:
+        raise Undecided(ASKS)
+
+    def __lt__(self, other: Any) -> bool:
+        raise Undecided(ASKS)
+
+    def __eq__(self, other: object) -> bool:
+        raise Undecided(ASKS)
+
+    __le__ = __gt__ = __ge__ = __lt__
+    __hash__ = object.__hash__
+
+    def __pow__(self, other: Any) -> Value:
+        raise TypeError("values have no **; x * x is the square")
 
     def equals(self, other: Value) -> Value:
         """1 where both are equal, and 0 elsewhere."""
@@ -390,8 +408,12 @@ GRADIENT = Lesson(
     "neg" "exp" "log" "sin" "cos" "tanh" "sqrt" "reciprocal"    one source
     "add" "sub" "mul" "div"        two sources of one shape; or one of them is a number of shape ()
     "sum" "max"  axes              these axes are left with size 1
-    "expand" "reshape" "permute" "pad" "shrink" "flip"   as in the lesson on movement
-Values have a `shape`, + - * / with each other and with numbers, and the methods
+    "expand" shape   "reshape" shape      the shape of the result
+    "permute" axes                        axis k of the result is axis axes[k] of the source
+    "pad" amounts    "shrink" bounds      (before, after) and (start, stop), for each axis
+    "flip" axes                           these axes run backwards
+Values have a `shape`, + - * / with numbers and with values of their shape or of shape (), and
+the methods
     neg exp log sin cos tanh sqrt reciprocal      of no argument
     equals(other)                  1 where both are equal, 0 elsewhere
     sum(axes) or sum()             over some axes, left with size 1; or over all, of shape ()

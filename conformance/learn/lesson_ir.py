@@ -240,7 +240,7 @@ def _replaced(module: ModuleType, problem: Problem) -> Counterexample | None:
     try:
         answer = module.replaced(root, dict(new))
     except Asked as error:
-        return Counterexample(WALK, str(error), picture)
+        return Counterexample(WALK, f"in `replaced` {error}", picture)
     except Exception as error:  # any: it is the reader's own code
         return raised(error, picture)
     if not isinstance(answer, Node):
@@ -252,9 +252,9 @@ def _replaced(module: ModuleType, problem: Problem) -> Counterexample | None:
         return Counterexample(SAME, f"you answer {said}; it is {forms.text(wanted)}"
                               if len(nodes) <= 12 else f"you answer {said}", picture)
     if made > touched:
-        return Counterexample(SAME, f"you make {made} new nodes, where {touched} are enough: what "
-                              "has nothing replaced below it stays the same object, and what is "
-                              "reached in two ways is made once", picture)
+        return Counterexample(SAME, f"you make new nodes, {made} in all, where {touched} would do: "
+                              "what has nothing replaced below it stays the same object, and what "
+                              "is reached in two ways is made once", picture)
     return None
 
 
@@ -319,8 +319,9 @@ PAIRS: tuple[tuple[Parts, Parts, bool, str], ...] = (
     (("const", (), 0.0), ("const", (), -0.0), False, "0.0 and -0.0"),
     (("const", (), float("nan")), ("const", (), float("nan")), True, "NaN and NaN"),
     (("const", (), 1e300), ("const", (), math.inf), False, "1e300 and infinity"),
+    (("const", (), 1), ("const", (), "1"), False, "1 and the text '1'"),
     (("const", (), 0.1), ("const", (), 0.1 + 2 ** -56), False, "0.1 and the next number above it"))
-WHY = {"1 and 1.0": "; Python finds them equal, and 1 / 2 and 1.0 / 2 are computed otherwise",
+WHY = {"1 and 1.0": "; Python finds them equal, and their types differ",
        "1 and True": "; Python finds them equal, and their types differ",
        "0.0 and -0.0": "; Python finds them equal, and 1 divided by them is inf and -inf",
        "NaN and NaN": "; Python finds NaN unequal to itself, so that each would be a new node"}

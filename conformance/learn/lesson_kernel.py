@@ -184,7 +184,8 @@ KERNEL = Lesson(
     names="""\
 What the processor has is in
     limits.vector_registers         how many registers there are
-    limits.elements(itemsize)       how many elements a vector has, 8 or so
+    limits.elements(itemsize)       how many elements a vector has, 8 or so, if each has `itemsize`
+                                    bytes
 and the answer is
     RegisterTile(rows, vectors, width)
 with so many rows of the first operand, no more than there are, and so many vectors of columns of

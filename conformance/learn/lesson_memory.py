@@ -69,7 +69,7 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
                           f"{each.last}" for number, each in enumerate(problem)) or "no temporaries"
     try:
         bound = module.lower_bound(spans)
-        shared, apart = module.plan(spans), module.plan(spans, False)
+        shared, apart = module.plan(list(spans)), module.plan(list(spans), False)
     except Exception as error:  # any: it is the reader's own code
         yield raised(error, described)
         return
@@ -87,6 +87,10 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
         if wrong:
             yield Counterexample(*wrong, described)
             return
+        if not isinstance(plan.lifetimes, (list, tuple)) or [*plan.lifetimes] != spans:
+            yield Counterexample("raised", "the lifetimes of your plan are not the spans as they "
+                                 "came", described)
+            return
     for rule, message in (*_clashes(problem, shared.offsets), *_sizes(problem, shared, least)):
         yield Counterexample(rule, message, f"{described}\n\n{picture(problem, shared.offsets)}")
     for one, other in _pairs(problem):
@@ -100,7 +104,7 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
 def _unlike(plan: Any) -> str:
     """What keeps an answer from being a plan at all, or ""."""
     numbers = ("planned", "unplanned", "lower_bound")
-    if not all(hasattr(plan, name) for name in ("offsets", *numbers)):
+    if not all(hasattr(plan, name) for name in ("offsets", "lifetimes", *numbers)):
         return (f"plan answers a {type(plan).__name__}, and not a plan: "
                 "MemoryPlan(offsets, lifetimes, planned, unplanned, lower_bound)")
     if not isinstance(plan.offsets, dict):
@@ -141,6 +145,8 @@ def _clashes(problem: Problem, offsets: dict[int, int]) -> Iterator[tuple[str, s
 
 def _sizes(problem: Problem, plan: Any, least: int) -> Iterator[tuple[str, str]]:
     total = sum(each.nbytes for each in problem)
+    end = max((plan.offsets[number] + each.nbytes for number, each in enumerate(problem)),
+              default=0)
     stated = (plan.lower_bound, plan.unplanned)
     if stated != (least, total):
         yield "memory.planned.bounds", (f"the plan states lower_bound and unplanned as {stated}, "
@@ -148,6 +154,9 @@ def _sizes(problem: Problem, plan: Any, least: int) -> Iterator[tuple[str, str]]
     elif not least <= plan.planned <= total:
         yield "memory.planned.bounds", (f"{plan.planned} bytes are planned; that is not from "
                                         f"{least}, the lower bound, to {total}, nothing shared")
+    elif plan.planned != end:
+        yield "memory.planned.bounds", (f"`planned` is {plan.planned}, and the highest end is "
+                                        f"{end}")
     elif 2 * plan.planned > 3 * least:
         yield "memory.plan.small", (f"{plan.planned} bytes are planned, where {least} are alive "
                                     "at most; share more")

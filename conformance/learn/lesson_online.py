@@ -18,15 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from conformance.learn.lesson import Counterexample, Lesson, raised
+from conformance.learn.lesson import Counterexample, Lesson, Undecided, raised
 
 EQUAL = "blocking.online.equal"
 INFINITY = float("inf")
 NEAR = 1e-5  # of the greatest value
-
-
-class Undecided(TypeError):
-    """An `if` about what is not known while a kernel is made."""
 
 
 class Condition:
@@ -93,6 +89,10 @@ class Number:
 
     def __bool__(self) -> bool:
         raise Undecided("an `if` asks about a number; write where(condition, one, other)")
+
+    def __float__(self) -> float:
+        raise Undecided("math.exp and float() need a number that is known, and while a kernel is "
+                        "made nobody knows it. Write number.exp()")
 
     __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: bool(self)
 
@@ -161,19 +161,23 @@ def weighted(row: Row) -> float:
     return float((powers / powers.sum() * np.array(row.values, np.float64)).sum())
 
 
-def gone_through(module: Any, row: Row) -> float:
-    """The row, block by block, with the reader's functions."""
+def gone_through(module: Any, row: Row, nans: list[str] | None = None) -> float:
+    """The row, block by block, with the reader's functions; `nans` hears whose answer is NaN."""
+    def number(name: str, *given: Any) -> Number:
+        answer = _number(name, getattr(module, name)(*given))
+        if nans is not None and np.isnan(answer.value):
+            nans.append(name)
+        return answer
+
     most, total, done = Number(-INFINITY), Number(0.0), Number(0.0)
     for at in range(0, len(row.scores), row.block):
         scores = list(map(Number, row.scores[at:at + row.block]))
         values = list(map(Number, row.values[at:at + row.block]))
         before, most = most, Number(max(float(most.value), *(float(s.value) for s in scores)))
-        powers = [_number("power", module.power(score, most)) for score in scores]
-        summed = _sum(powers)
-        total_before, total = total, _number(
-            "total", module.total(total, before, most, summed))
-        scale = _number("scale", module.scale(total_before, before, most, total))
-        weights = [_number("weight", module.weight(power, total)) for power in powers]
+        powers = [number("power", score, most) for score in scores]
+        total_before, total = total, number("total", total, before, most, _sum(powers))
+        scale = number("scale", total_before, before, most, total)
+        weights = [number("weight", power, total) for power in powers]
         done = done * scale + _sum([one * two for one, two in zip(weights, values, strict=True)])
     return float(done.value)
 
@@ -200,8 +204,9 @@ def _number(name: str, answer: Any) -> Number:
 def online(module: ModuleType) -> Iterator[Counterexample]:
     """The first row for which the reader's functions are wrong."""
     for row in rows():
+        nans: list[str] = []
         try:
-            found = gone_through(module, row)
+            found = gone_through(module, row, nans)
         except Unlike as error:
             yield Counterexample("raised", str(error), str(row))
             return
@@ -211,7 +216,8 @@ def online(module: ModuleType) -> Iterator[Counterexample]:
         right = weighted(row)
         if not abs(found - right) <= NEAR * max(map(abs, row.values)):
             yield Counterexample(EQUAL, f"the result is {found:g}, and should be {right:g}",
-                                 str(row))
+                                 "\n".join([str(row), *(
+                                     f"the first NaN comes from {name}" for name in nans[:1])]))
             return
 
 

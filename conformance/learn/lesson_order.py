@@ -234,9 +234,10 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
                              "listed in another way", plain)
     best = min(candidates(problem), key=lambda each: most(each, problem))
     if most(mine, problem) > most(best, problem):
+        made = ", as they were made," if best == numbers else ""
         yield Counterexample(PEAK, f"your order {named(mine)} needs {most(mine, problem)} bytes at "
-                             f"its peak; the order {named(best)} needs {most(best, problem)}",
-                             picture(problem, mine))
+                             f"its peak; the order {named(best)}{made} needs "
+                             f"{most(best, problem)}", picture(problem, mine))
 
 
 def _illegal(order: Any, problem: Problem) -> tuple[str, str] | None:

@@ -22,7 +22,7 @@ from itertools import product
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.learn.lesson import Counterexample, Lesson, first_of_each
+from conformance.learn.lesson import Counterexample, Lesson, first_of_each, raised
 
 
 class Range(NamedTuple):
@@ -175,13 +175,16 @@ def corrupted(problem: Problem, order: Sequence[int]) -> str:
 
 # What is said ------------------------------------------------------------------------------
 
-def picture(problem: Problem, found: Sequence[Any] = ()) -> str:
+def picture(problem: Problem, found: Sequence[Any] | None = None) -> str:
+    """What each kernel touches, and what was found, if that can be shown."""
     lines = []
     for number, kernel in enumerate(problem):
         said = [f"{verb} version {each.version} of {chr(65 + each.storage)}, bytes {each.start} "
                 f"to {each.stop}" for verb, ranges in zip(("reads", "writes"), kernel, strict=True)
                 for each in ranges]
         lines.append(f"kernel {number}: {'; '.join(said) or 'touches nothing'}")
+    if found is None:
+        return "\n".join(lines)
     pairs = [f"{each.kind} {each.before} -> {each.after}" for each in found]
     return "\n".join([*lines, f"you find: {', '.join(pairs) or 'nothing'}"])
 
@@ -206,7 +209,8 @@ def _judged(module: ModuleType, problem: Problem, number: int) -> Iterator[Count
         again = module.find(renamed, turned) if not unlike else []
         unlike = unlike or wrong_answer(again, len(problem))
     except Exception as error:  # any: it is the reader's own code
-        unlike = f"your code raised {type(error).__name__}: {error}".rstrip(": ")
+        yield raised(error, picture(problem))
+        return
     if unlike:
         yield Counterexample("raised", unlike, picture(problem))
         return
@@ -225,7 +229,8 @@ def wrong_answer(found: Any, count: int) -> str:
     if not isinstance(found, list):
         return f"find answers a {type(found).__name__}, and not a list of Dependency"
     for each in found:
-        if not all(hasattr(each, name) for name in ("before", "after", "kind", "storage")):
+        if not all(hasattr(each, name) for name in (
+                "before", "after", "kind", "storage", "version")):
             return f"find answers {each!r}, which is no Dependency"
         if each.kind not in KINDS or not {each.before, each.after} <= set(range(count)):
             return f"there is no such thing as {each!r}"
@@ -250,6 +255,12 @@ def _too_many(problem: Problem, found: Sequence[Any]) -> Iterator[Counterexample
         elif pair not in known[each.kind]:
             yield Counterexample(f"dependencies.{each.kind.lower()}.order", f"kernel {each.after} "
                                  f"waits for kernel {each.before}, but not by {each.kind}", shown)
+        elif not any((each.storage, each.version) == (touch.storage, touch.version)
+                     for touch in problem[each.after][KINDS[each.kind][1]]):
+            does = "reads" if each.kind == "RAW" else "writes"
+            yield Counterexample(f"dependencies.{each.kind.lower()}.order", (
+                f"{each.kind} {each.before} -> {each.after} names version {each.version} of "
+                f"{chr(65 + each.storage)}; name what kernel {each.after} {does}"), shown)
 
 
 def _too_few(problem: Problem, found: Sequence[Any]) -> Iterator[Counterexample]:

@@ -21,6 +21,7 @@ import numpy as np
 from conformance.learn.lesson import (
     Counterexample,
     Lesson,
+    Undecided,
     first_of_each,
     is_whole,
     published,
@@ -29,10 +30,6 @@ from conformance.learn.lesson import (
 
 EXACT, LOCAL = "ranges.index.exact", "ranges.reshape.local"
 INSIDE, OUTSIDE = "ranges.access.inside", "ranges.outside.zero"
-
-
-class Undecided(TypeError):
-    """An `if` about what is not known while a kernel is made."""
 
 
 class Condition:

@@ -223,8 +223,8 @@ def _blamed(module: ModuleType, programs: Programs) -> Iterator[Counterexample]:
             after in waits[rank] for rank, after in zip(found, [*found[1:], found[0]],
                                                         strict=True)):
         yield Counterexample(LATE, "all that are missing wait themselves: there is a circle, and "
-                             f"yours is none, {found}: each has to wait for the next, and the "
-                             "last for the first", f"{shown}\n" + "\n".join(
+                             f"{found} is none: each has to wait for the next, and the last for "
+                             "the first", f"{shown}\n" + "\n".join(
                                  f"rank {rank} waits for {others}"
                                  for rank, others in waits.items() if others))
 

@@ -455,6 +455,12 @@ def _ran(texts: Sequence[str]) -> Iterator[Counterexample]:
     names = list(KERNELS)
     fault = re.search(r"^kernel (\d+):(\d+):.*?error: (.*)$", said, re.M)
     if fault:
+        for place, text in enumerate(texts):  # the compiler's own words do not help with those
+            if text.count("{") != text.count("}"):
+                yield Counterexample("raised", f"your text has {text.count('{')} {{ and "
+                                     f"{text.count('}')} }}: a loop ends with a line }}",
+                                     shown(names[place], text))
+                return
         place = int(fault.group(1))
         yield Counterexample("raised", f"the C compiler says of line {fault.group(2)}: "
                              f"{fault.group(3)}", shown(names[place], texts[place]))

@@ -143,10 +143,10 @@ def together() -> Iterator[tuple[str, Case]]:
     """Calls that are one recording, each with the rule that says so."""
     x = tensor(2)
     yield "caching.key.renaming", Case(
-        "is the same, and args[1] lies in other memory", {"args[0]": x, "args[1]": x},
+        "is the same but for the memory in which args[1] lies", {"args[0]": x, "args[1]": x},
         {"args[0]": x, "args[1]": tensor(2, memory=7)})
     yield "caching.key.circumstances", Case(
-        "is the same, and args[1] is bound to another value",
+        "is the same but for the value that args[1] is bound to",
         {"args[0]": x, "args[1]": variable("n", 0, 4, 2)},
         {"args[0]": x, "args[1]": variable("n", 0, 4, 3)})
     for each in (2, 1.5, "sum", None, True, float("nan")):
@@ -206,7 +206,8 @@ def _described(module: ModuleType) -> Iterator[Counterexample]:
             yield raised(error, case.picture)
             return
         if not equal:
-            yield Counterexample(rule, f"the call {case.what}, and the key is not", case.picture)
+            yield Counterexample(rule, f"the key is another one, though the call {case.what}",
+                                 case.picture)
 
 
 def _equal(describe: Any, case: Case) -> bool:

@@ -165,6 +165,11 @@ def _judged(module: ModuleType, document: Document) -> Iterator[Counterexample]:
         yield Counterexample("raised", f"{wrong[0]} answers no whole number" if wrong else
                              f"early answers {found!r:.60}, and not a list", shown)
         return
+    unlike = [each for each in found if not isinstance(each, tuple) or len(each) != 2]
+    if unlike:
+        yield Counterexample("raised", f"in the list of early stands {unlike[0]!r:.40}, and not a "
+                             "pair (kernel, buffer)", shown)
+        return
     if moved != all_bytes(document):
         yield Counterexample(COMPLETE, f"you say that {moved} bytes are moved; it is "
                              f"{all_bytes(document)}", shown)

@@ -149,7 +149,7 @@ def _final(module: ModuleType, machine: Machine, rounds: int) -> Counterexample 
     except Exception as error:  # any: it is the reader's own code
         return raised(error, shown)
     shown += f"\n{machine.picture()}" if machine.log else ""
-    if answer not in right:
+    if not isinstance(answer, str) or answer not in right:
         return Counterexample("raised", f"chosen answers {answer!r:.60}, and that is none of the "
                               "candidates", shown)
     best = min(right, key=lambda name: (right[name], name != start))
@@ -480,7 +480,8 @@ A runner is what can be run: sample(runner) runs it once and says how many secon
 work of the machine can only make that more.
 A candidate is a list of steps:
     candidate.steps       their names
-    candidate.kernel      the name of the kernel that comes out: two lists may make the same one""",
+    candidate.kernel      the name of the kernel that comes out: two lists may make the same one
+It may be a key of a dict, and stand in a set.""",
     heads='''\
 def least(runners, sample, rounds):
     """The least of `rounds` samples of each runner, as a list. There may be no runner at all.

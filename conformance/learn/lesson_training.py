@@ -295,8 +295,8 @@ What a step gets are tensors:
                        and (classes,); all require gradients
     x, y               examples (count, inputs), and their classes (count,), whole numbers
 A tensor has + - * / @ and ==, exp(), log(), relu(); sum(1) and max(1, keepdim=True) along axis 1,
-mean() of all; reshape(-1, 1), backward(), .grad, assign(). `from impl import Tensor` has
-Tensor.arange(n), which is 0, 1, ... n - 1.""",
+mean() of all; reshape(-1, 1), backward(), assign(), and .grad, which may be set to None.
+Tensor.arange(n) is 0, 1, ... n - 1; write `from impl import Tensor` for it at the top.""",
     heads='''\
 def pipeline(passes, given):
     """The passes as a list, each once, in an order in which each finds what it needs.

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from conformance.learn.lesson import READERS
 from conformance.learn.lessons import LESSONS
 from conformance.trace import ROOT
 
@@ -21,6 +22,7 @@ class Overlay(MetaPathFinder, Loader):
     def __init__(self, slug: str, mine: Path) -> None:
         self.name = module_name(slug)
         self.source, self.mine, self.lesson = module_path(slug), mine, LESSONS[slug]
+        READERS.add(str(mine))
 
     def find_spec(self, fullname: str, path: object = None,
                   target: ModuleType | None = None) -> ModuleSpec | None:
@@ -41,7 +43,7 @@ class Overlay(MetaPathFinder, Loader):
                                    for name in self.lesson.functions)
         else:
             exec(code_of(self.mine), space)  # the same; its names are not those of the module
-            module.__dict__.update((name, space[name]) for name in self.lesson.functions)
+            module.__dict__.update((name, _of(space, name)) for name in self.lesson.functions)
         self.lesson.install(module)
 
     def _late(self, name: str, space: dict[str, Any]) -> Callable[..., Any]:
@@ -49,9 +51,19 @@ class Overlay(MetaPathFinder, Loader):
         def called(*given: Any) -> Any:
             if name not in space:
                 exec(code_of(self.mine), space)
-            return space[name](*given)
+            return _of(space, name)(*given)
 
         return called
+
+
+class Missing(NameError):
+    """A function that is to be written is not in the reader's file."""
+
+
+def _of(space: dict[str, Any], name: str) -> Any:
+    if name not in space:
+        raise Missing(f"your file has no function `{name}`")
+    return space[name]
 
 
 def code_of(path: Path) -> CodeType:

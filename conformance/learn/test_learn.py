@@ -30,8 +30,20 @@ def plan(spans, reuse=True):
     "nothing is written": ("""
 def plan(spans, reuse=True):
     raise NotImplementedError
-""", "your code raised NotImplementedError"),
+""", "your code raised NotImplementedError (line 4)"),
     "it is no Python": ("def plan(", "your file raised SyntaxError"),
+    "a name is wrong": ("""
+def plan(spans, reuse=True):
+    return sorted(spams)
+""", "name 'spams' is not defined (line 4)\n"),
+    "a name is wrong outside of a function": (
+        "most = mots", "name 'mots' is not defined (line 2)\n"),
+    "a list that grows for ever": ("""
+def plan(spans, reuse=True):
+    grown = [spans]
+    while True:
+        grown = grown + grown
+""", ": a small problem does not need so much memory"),
 }
 
 
@@ -55,6 +67,12 @@ def test_a_wrong_planner_is_shown_the_smallest_counterexample(text: str, said: s
     assert known["memory"]["green"] == []
 
 
+def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "my_schedule.py").write_text("def moves(document):\n    pass\n", encoding="utf-8")
+    found = run(tmp_path, "check", "schedule")
+    assert found.stdout.startswith("raised: your file has no function `moved`\n")
+
+
 def test_what_only_the_tests_show_is_red_too(tmp_path: Path) -> None:
     """Our planner asks for `meets` only where none of its quick ways reaches the bound."""
     found = check(tmp_path, """
@@ -63,6 +81,20 @@ Lifetime.meets = lambda one, other: one.first < other.last and other.first < one
     assert found.returncode == 1
     assert "RED    memory.reuse.disjoint\n    test_" in found.stdout
     assert "green  memory.planned.bounds" in found.stdout
+
+
+def test_what_was_ended_is_not_green(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three tests may have passed by then."""
+    def ended(words: list[str], plugins: list[Any]) -> None:
+        plugins[0].ran["kernel.mma.value"] = 3
+        plugins[0].pytest_keyboard_interrupt(SimpleNamespace(value=KeyboardInterrupt()))
+
+    monkeypatch.setattr(pytest, "main", ended)
+    with pytest.raises(KeyboardInterrupt):
+        learn._tested("fragments")
+    monkeypatch.setattr(pytest, "main", lambda words, plugins: plugins[0].ran.update(
+        {"kernel.mma.value": 3}))
+    assert learn._tested("fragments") == ["kernel.mma.value"]
 
 
 def test_our_planner_passes(tmp_path: Path) -> None:
@@ -143,7 +175,7 @@ def test_lessons_stand_in_the_order_of_the_course() -> None:
     assert list(numbers.values()) == sorted(set(numbers.values()))
     index = (ROOT / "docs" / "course" / "index.md").read_text(encoding="utf-8")
     rows = re.findall(
-        r"^\| (\d+) \| \[(.+?)\]\((\w+)\.md\) \|.*\| (?:.* h|.* min) \|", index, re.M)
+        r"^\| (\d+) \| \[(.+?)\]\((\w+)\.md\) \|.*\| (?:.*&nbsp;h|.*&nbsp;min) \|", index, re.M)
     assert [(slug, int(number)) for number, _, slug in rows] == list(numbers.items())
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert all(f"- {number} {title}: course/{slug}.md" in menu for number, title, slug in rows)

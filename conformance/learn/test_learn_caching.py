@@ -106,6 +106,12 @@ def as_a_tree(nodes: Any, roots: Any, held: Any) -> Any:
     return tuple(texts[root] for root in roots), [n.buffer for n in nodes if n.buffer]
 
 
+def as_they_are_held(nodes: Any, roots: Any, held: Any) -> Any:
+    """The slots of what is held, in the order in which somebody says so."""
+    key, buffers = solution.key(nodes, roots, [])
+    return (key, tuple(map(buffers.index, held))), buffers
+
+
 def sorted_by_name(nodes: Any, roots: Any, held: Any) -> Any:
     key, buffers = solution.key(nodes, roots, held)
     return key, sorted(buffers, key=lambda each: each.name)
@@ -133,17 +139,27 @@ WRONG: list[tuple[Any, str]] = [
     (keyed(leaf=lambda node, slot: ("buffer", slot, node.dtype),
            row=lambda node, sources: (node.op, node.dtype, solution.exact(node.arg), *sources)),
      "one: buffer x (4,), neg(0) (4,)"),
+    (keyed(leaf=lambda node, slot: ("buffer", slot, node.shape)),
+     "one: buffer x int32, cast(0) float64\n    two: buffer x, cast(0) float64"),
+    (keyed(leaf=lambda node, slot: ("buffer", slot, node.dtype)),
+     "one: buffer x (3, 2), sum(0, (0,)) (2,)\n    two: buffer x (4, 2), sum(0, (0,)) (2,)"),
+    (keyed(lambda node, sources: (node.op, node.dtype, solution.exact(node.arg), *sources)),
+     "one: number(2.0) (), expand(0)\n    two: number(2.0) (), expand(0) (3, 2)"),
+    (keyed(lambda node, sources: (node.op, node.op == "number" or node.dtype, node.shape,
+                                  solution.exact(node.arg), *sources)),
+     "one: number(0.1) (), cast(0) float64 ()\n    two: number(0.1) float64 (), cast(0) "),
+    (as_they_are_held, f"{RENAMING}: the same program on other buffers gets another key"),
     (keyed(exact=lambda arg: arg), "one: buffer x, number(0.0) (), mul(0, 1)"),
     (keyed(exact=lambda arg: arg), f"{RENAMING}: the same program on other buffers"),
     (keyed(roots=False), "one: buffer x, neg(0), exp(1)"),
     (keyed(held=False), f"{HELD}: both programs get one key"),
     (keyed(whole=frozenset), f"{STABLE}: your key contains a frozenset, whose order is not"),
-    (keyed(whole=list), "raised: your code raised TypeError: unhashable type: 'list'"),
+    (keyed(whole=list), "raised: your key contains a list, and cannot be looked up in a dict"),
     (keyed(listed=lambda slots: []), f"{HIT}: you list the buffers none; the program has x"),
     (sorted_by_name, f"{HIT}: slot 0 is "),
     (as_a_tree, f"{RENAMING}: the same program"),
     (lambda nodes, roots, held: (tuple(nodes), []), f"{STABLE}: your key contains a Node"),
-    (lambda nodes, roots, held: None, "raised: your code raised TypeError"),
+    (lambda nodes, roots, held: None, "raised: key answers None, and not (key, list of buffers)"),
     (keyed(order=sorted), f"{PROGRAM}: both programs get one key, so the second would be run by "
      "the plan of the first\n\n    one: buffer x, neg(0), exp(1); asked for: 1, 2"),
 ]
@@ -185,4 +201,4 @@ def test_the_page_shows_what_is_printed() -> None:
         found = next(each for each in said_of(key) if said in each)
         assert "\n".join(map(str.rstrip, found.strip().splitlines())) in page
     assert len(LESSONS["caching"].hints) == 5 and "the next of five hints" in page
-    assert len(DIFFERENT) == 20 and "20 pairs" in page
+    assert len(DIFFERENT) == 24 and "24 pairs" in page

@@ -105,7 +105,7 @@ WRONG: list[tuple[AllReduce, str]] = [
     (lambda n: [[(i, (p - 1) % n, p, True) for p in range(n) for i in range(n) if i != (p - 1) % n],
                 *ring(n)[n - 1:]], "collectives.round.before: in round 1 2 moves write part"),
     (naive, "collectives.bytes.theory: device 0 sends 6 parts; 4 would do"),
-    (one_at_a_time, "collectives.algorithm.named: it takes 4 turns; 2 would do"),
+    (one_at_a_time, "collectives.algorithm.named: it takes 4 turns, in each of which a device"),
     (lambda n: ring(n) if n < 4 else ring(4),
      "collectives.reduce.equal: device 0 ends with 3+(2+(1+0)) in part 0, and 4 is missing"),
 ]

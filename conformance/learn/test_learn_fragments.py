@@ -148,6 +148,18 @@ def read_as_the_first(first: Any, second: Any, total: Any, one: Any, two: Any, t
     return [[next(numbers) for _ in lane] for lane in total]
 
 
+def owned_by_the_first(first: Any, second: Any, total: Any, one: Any, two: Any,
+                       three: Any) -> Any:
+    """Each result goes to the lane that would hold it in the first operand."""
+    made = solution.multiply(first, second, total, one, two, three)
+    found = dict(zip(solution.places(*three), [n for lane in made for n in lane], strict=True))
+    answer = [list(lane) for lane in total]
+    for (row, column), number in found.items():
+        lane, element = solution.owner(*one, row, column)
+        answer[lane][element] = number
+    return answer
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"places": least_first}, f"{VALUE}: element 0 of lane 1 is at row 0, column 1, and you say "
      "row 1, column 0"),
@@ -169,6 +181,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
      "raised: your code raised KeyError: (1, 0)\n\n    a unit of 1 x 1 x 2"),
     ({"multiply": as_a_matrix}, "raised: your code raised TypeError"),
     ({"multiply": read_as_the_first}, f"{VALUE}: element "),
+    ({"multiply": owned_by_the_first}, f"{VALUE}: element 0 of lane 1 of the sum is "),
     ({"multiply": lambda first, second, total, *parts: None}, "raised: multiply answers None"),
 ]
 

@@ -151,7 +151,10 @@ WRONG: list[tuple[Partition, str]] = [
     (backwards, "fusion.group.acyclic: stage 1 needs stage 0, whose kernel 1 runs after kernel 0"),
     (greedy, "fusion.limit.parallel: kernel 0 does 65536 iterations of work and shares out 1"),
     (unwritten, "raised: your code raised NotImplementedError\n"),
-    (lambda *given: None, "raised: partition has to answer a list of Kernel(stages, loops)"),
+    (lambda *given: None, "raised: partition answers None, and not a list of Kernel(stages, "
+                          "loops)"),
+    (lambda stages, *given: [([each.number], list(each.loops)) for each in stages],
+     "raised: partition answers [([0], ['i', 'j'])], and not a list of Kernel(stages, loops)"),
     (lambda *given: [], "raised: your kernels have the stages []; each stage is to be in "
                         "one kernel"),
     (lambda *given: [Kernel([0, 0], [])], "raised: your kernels have the stages [0, 0]"),

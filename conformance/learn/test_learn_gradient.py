@@ -142,6 +142,12 @@ WRONG: list[tuple[Parts, str]] = [
     (lambda o, a, s, r, g: tuple(1.0 for _ in s), "raised: the gradient of source 0 is 1.0, and"),
     (lambda o, a, s, r, g: (g.log10(),),
      "raised: your code raised AttributeError: values have no "),
+    (but("log", lambda o, a, s, r, g: (g / s[0] if s[0] > 0 else g,)),
+     "raised: your code raised Undecided: an `if` (or `<`, `==`, max, min) asks about a value"),
+    (but("max", lambda o, a, s, r, g: (g if s[0] == r else 0 * g,)),
+     "raised: your code raised Undecided: an `if` (or `<`, `==`, max, min) asks about a value"),
+    (but("sqrt", lambda o, a, s, r, g: (g * s[0] ** -0.5,)),
+     "raised: your code raised TypeError: values have no **; x * x is the square"),
     (but("mul", lambda o, a, s, r, g: (g.expand((1, 1)), g)),
      "raised: your code raised ValueError"),
 ]

@@ -217,7 +217,7 @@ def below_the_replaced(root: Any, new: Any) -> Any:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"replaced": again}, "ir.node.immutable: you answer c; it is b"),
-    ({"replaced": below_the_replaced}, "you make 2 new nodes, where 1 are enough"),
+    ({"replaced": below_the_replaced}, "you make new nodes, 2 in all, where 1 would do"),
     ({"walk": calls_itself}, "raised: your code raised RecursionError"),
     ({"walk": every_way}, "ir.walk.whole: you have asked for the sources of 61 nodes"),
     ({"walk": users_first}, "ir.walk.whole: neg stands before its source a"),
@@ -233,8 +233,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
      "ir.walk.whole: neg is missing"),
     ({"walk": lambda roots, gate: None}, "raised: walk answers None, and not a list of nodes"),
     ({"walk": lambda roots, gate: ["a"]}, "raised: 'a' in your list is no node of the graph"),
-    ({"replaced": copied}, "ir.node.immutable: you make 2 new nodes, where 1 are enough"),
-    ({"replaced": again_and_again}, "you have asked for the sources of 62 nodes"),
+    ({"replaced": copied}, "ir.node.immutable: you make new nodes, 2 in all, where 1 would do"),
+    ({"replaced": again_and_again}, "in `replaced` you have asked for the sources of 62 nodes"),
     ({"replaced": into_the_new}, "ir.node.immutable: you answer sub(b, b); it is sub(b, a)"),
     ({"replaced": lambda root, new: new.get(root, root)}, "you answer neg(a); it is neg(b)"),
     ({"replaced": lambda root, new: None}, "raised: replaced answers None, and not a node"),

@@ -155,6 +155,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
      f"{ARENA}: temporary 0 lies at 1, which is no multiple of 64"),
     ({"plan": changed(planned=lambda made: max(made.offsets.values(), default=0))},
      f"{ARENA}: temporary 0 ends at 64, but `planned` is 0"),
+    ({"plan": changed(planned=lambda made: made.unplanned)},
+     f"{BOUNDS}: `planned` is 128, and the highest end is 64"),
+    ({"plan": changed(lifetimes=lambda made: made.lifetimes[::-1])},
+     "raised: the lifetimes of your plan are not the spans as they came"),
     ({"plan": changed(unplanned=lambda made: made.planned)},
      f"{BOUNDS}: the plan states lower_bound and unplanned as (64, 64), but they are (64, 128)"),
 ]
@@ -182,7 +186,7 @@ def test_a_picture_shows_who_lies_where() -> None:
 
 def test_a_plan_may_not_lie_about_its_numbers() -> None:
     def plan(spans: Any, reuse: bool = True) -> Any:
-        return SimpleNamespace(offsets={}, planned=0, unplanned=1, lower_bound=0)
+        return SimpleNamespace(offsets={}, lifetimes=[], planned=0, unplanned=1, lower_bound=0)
 
     module: Any = SimpleNamespace(Lifetime=lambda *given: SimpleNamespace(), plan=plan,
                                   lower_bound=lambda spans: 0)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,6 +64,10 @@ def asks(score: Any, most: Any) -> Any:
     return (score - most).exp()
 
 
+def plain_total(total_before: Any, before: Any, most: Any, summed: Any) -> Any:
+    return total_before * (before - most).exp() + summed
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"power": plain}, f"{EQUAL}: the result is nan, and should be 2\n"),
     ({"power": lambda score, most: score.exp()}, f"{EQUAL}: the result is "),
@@ -86,6 +91,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"weight": lambda power, total: power,
       "scale": lambda before, b, m, total: solution.power(b, m)},
      f"{EQUAL}: the result is 4, and should be 2"),
+    ({"power": lambda score, most: math.exp(score - most)},
+     "raised: your code raised Undecided: math.exp and float() need a number that is known"),
+    ({"power": plain}, "the first NaN comes from power"),
+    ({"total": plain_total}, "the first NaN comes from total"),
 ]
 
 

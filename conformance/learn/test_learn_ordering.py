@@ -188,6 +188,9 @@ WRONG: list[tuple[Find, str]] = [
     (forgetful, "dependencies.raw.order: kernel 2 does not wait for kernel 0"),
     (rounded, "dependencies.ranges.disjoint: kernel 1 waits for kernel 0, and they may run in any"),
     (renamed("WAW"), "dependencies.waw.order: kernel 1 waits for kernel 0, but not by WAW"),
+    (lambda *given: [each._replace(version=each.version - 1)
+                     for each in dependencies.find(*given)],
+     "dependencies.war.order: WAR 0 -> 1 names version 0 of A; name what kernel 1 writes"),
     (waits_for_itself, "dependencies.raw.order: kernel 0 waits for itself"),
     (lambda accesses, order=None: dependencies.find(accesses), "ordering.any-legal.equal: with "
      "other numbers, in the order [1, 0], you find"),
@@ -206,6 +209,7 @@ WRONG: list[tuple[Find, str]] = [
 def test_a_wrong_finder_is_shown_the_smallest_counterexample(find: Find, said: str) -> None:
     found = "\n".join(map(str, ordering(module_of(find))))
     assert said in found and "\n    kernel 0: " in found
+    assert ("you find: " in found) is not said.startswith("raised")  # what it was cannot be drawn
 
 
 @pytest.mark.parametrize("find", [

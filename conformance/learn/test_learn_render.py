@@ -374,7 +374,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"writer": Overwrites}, f"{SCOPE}: p0[0] is 2, and should be "),
     ({"writer": Deepest}, f"{PLACE}: p1 is read 8 times, and 4 times would do"),
     ({"writer": OneType}, "the C compiler says of line 5: array subscript is not an integer"),
-    ({"writer": Open}, "raised: the C compiler says"),
+    ({"writer": Open}, "raised: your text has 1 { and 0 }: a loop ends with a line }"),
     ({"writer": OneLoop}, "raised: your code raised KeyError"),
     ({"body": unstored}, f"{GATED}: p0[40] is 5, and nothing should be stored there"),
     ({"body": turned}, f"{PLACE}: p1 is read 12 times, and 3 times would do"),

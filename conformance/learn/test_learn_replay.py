@@ -62,11 +62,12 @@ WRONG: dict[str, tuple[Callable[[Part], Any], str]] = {
     "objects by equality": (lambda part: part.value if part.kind == "object" else describe(part),
                             "the key does not see which object args[1] is"),
     "the memory too": (lambda part: (describe(part), part.memory),
-                       "caching.key.renaming: the call is the same, and args[1] lies in other "),
+                       "the key is another one, though the call is the same but for the memory"),
     "what is bound too": (
         lambda part: (describe(part), part.value if part.kind == "variable" else 0),
-        "caching.key.circumstances: the call is the same, and args[1] is bound to another value"),
-    "something else each time": (lambda part: object(), "caching.key.renaming: the call is the"),
+        "caching.key.circumstances: the key is another one, though the call is the same but for "
+        "the value that args[1] is bound to"),
+    "something else each time": (lambda part: object(), "caching.key.renaming: the key is another"),
     "it raises": (lambda part: part.other,  # type: ignore[attr-defined]
                   "raised: your code raised AttributeError"),
 }

@@ -211,7 +211,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"early": not_yet_only}, "order: 0, 2, 1"),
     ({"early": zero_is_there}, "kernel 0 reads a version of buffer 1 that is not there"),
     ({"early": writes_first}, f"{FLOW}: you name (1, 1); what is read there is right"),
-    ({"early": lambda document: [number for number, _ in solution.early(document)]}, f"{FLOW}: "),
+    ({"early": lambda document: [number for number, _ in solution.early(document)]},
+     "raised: in the list of early stands 1, and not a pair (kernel, buffer)\n"),
     ({"early": lambda document: None}, "raised: early answers None, and not a list"),
     ({"early": lambda document: document["nothing"]}, "raised: your code raised KeyError"),
 ]

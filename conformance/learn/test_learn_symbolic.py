@@ -104,7 +104,7 @@ WRONG: list[tuple[Interval, str]] = [
     (but("mod", lambda o, a, b: (min(b[0] + 1, 0), max(b[1] - 1, 0))),
      "symbolic.division.simple: you say 0 to 1, and 0 to 0 is true as well"),
     (lambda o, a, b: (-10 ** 30, 10 ** 30), "symbolic.division.simple: you say -1000"),
-    (lambda o, a, b: None, "raised: interval answers None, and not two whole numbers"),
+    (lambda o, a, b: None, "raised: interval answers None, and not a pair of whole numbers"),
     (lambda o, a, b: (0.5, 1), "raised: interval answers (0.5, 1)"),
     (lambda o, a, b: [][0], "raised: your code raised IndexError"),
 ]
@@ -117,9 +117,27 @@ def test_a_wrong_interval_is_shown_the_smallest_counterexample(interval: Interva
     assert said in found and "    left from " in found
 
 
-def test_who_counts_does_not_come_far() -> None:
-    with pytest.raises(MemoryError):
-        list(bounds(module_of(counted)))
+def test_who_counts_does_not_come_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither who walks through all numbers, nor who makes a list of them first."""
+    monkeypatch.setattr(lesson_symbolic, "SHORT", 0.05)
+    for walk, said in ((counted, "your code raised MemoryError: a small problem does not need"),
+                       (walked, "TimeoutError: it was not done after 0.05 seconds")):
+        (found,) = bounds(module_of(walk))
+        assert found.rule == "raised" and said in found.message
+        assert "who tries all numbers between is never done" in found.picture
+
+
+def walked(operation: str, left: Bounds, right: Bounds) -> Bounds:
+    if operation != "+" or left[1] - left[0] < 1000:
+        return plainly(operation, left, right)
+    found = [each for each in range(*left) if each < 0]
+    return len(found), 0
+
+
+def test_far_away_it_has_to_be_right() -> None:
+    (found,) = bounds(module_of(
+        lambda o, a, b: (0, 7) if b == (7, 7) else plainly(o, a, b)))
+    assert found.message == "of left mod right you say (0, 7); it is (0, 6)"
 
 
 @pytest.mark.parametrize("interval", [interval, ours, plainly, tight, by_negation])
@@ -156,7 +174,7 @@ def test_the_page_shows_the_score_that_is_printed() -> None:
 
 
 def test_a_loop_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learn, "LIMIT", 0.2)
+    monkeypatch.setattr(learn, "SHORT", 0.2)
     monkeypatch.setattr(learn, "import_module", lambda name: SimpleNamespace(interval=endless))
     found = learn._counterexamples("symbolic")
     assert [each.rule for each in found] == ["raised"]

@@ -98,6 +98,9 @@ def test_what_is_no_program_is_refused(words: list[str],
 
 def test_what_is_printed_is_compared() -> None:
     assert together.said_apart(["a", "b"], ["a", "b"]) == ["both print the same 2 lines"]
+    assert together.said_apart(["loss 0.5    9.8 s"], ["loss 0.5   10.2 s"]) == [
+        "both print the same 1 lines, but for times"]
+    assert "differ" in together.said_apart(["loss 0.5 9 s"], ["loss 0.6 9 s"])[0]
     assert together.said_apart(["a", "1"], ["a", "2", "c"]) == [
         "2 of 3 printed lines differ, the first:", "  yours: 1", "  ours:  2"]
 

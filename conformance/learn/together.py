@@ -13,6 +13,7 @@ import io
 import itertools
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -114,12 +115,20 @@ def table(mine: dict[str, Any], ours: dict[str, Any]) -> list[str]:
 
 def said_apart(mine: Sequence[str], ours: Sequence[str]) -> list[str]:
     """Whether two runs have printed the same lines, and the first pair that differs."""
-    apart = [(one or "nothing", other or "nothing")
-             for one, other in itertools.zip_longest(mine, ours) if one != other]
+    apart = [(one or "nothing", other or "nothing") for one, other in itertools.zip_longest(
+        mine, ours) if _timeless(one or "") != _timeless(other or "")]
     if not apart:
-        return [f"both print the same {len(mine)} lines"]
+        return [f"both print the same {len(mine)} lines" + ", but for times" * (
+            list(mine) != list(ours))]
     return [f"{len(apart)} of {max(len(mine), len(ours))} printed lines differ, the first:",
             f"  yours: {apart[0][0]}", f"  ours:  {apart[0][1]}"]
+
+
+def _timeless(line: str) -> str:
+    """A line without times and names of folders, which differ in each run."""
+    words = re.sub(r"\d[\d.,]* (?:s|ms|us|ns)\b", "some time", line).split()
+    return " ".join("a folder" if each.startswith(tempfile.gettempdir()) else each
+                    for each in words)
 
 
 class _Kept(io.StringIO):

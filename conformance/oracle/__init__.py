@@ -29,7 +29,7 @@ another.  Such an element is not compared.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,25 +73,29 @@ class Expected:
 Variables = dict[str, Approximate]
 
 
-def run(program: Program) -> list[Expected]:
-    """The observed values of a program, in the order in which they are observed."""
+def run(program: Program, flushed: Collection[str] = ()) -> list[Expected]:
+    """The observed values of a program, in the order in which they are observed.
+
+    `flushed` are dtypes whose subnormal numbers may become zero wherever they are read.
+    """
     seen: list[Expected] = []
     with np.errstate(all="ignore"):
-        _execute(program["statements"], {}, seen)
+        _execute(program["statements"], {}, seen, flushed)
     return seen
 
 
 def _execute(statements: Sequence[Statement], variables: Variables,
-             seen: list[Expected]) -> None:
+             seen: list[Expected], flushed: Collection[str] = ()) -> None:
+    start = dict(variables)
     for index, statement in enumerate(statements):
         do = statement["do"]
         if do == "gradient":
             result, target = statement["from"]
             variables[statement["to"]] = _gradient(statements[:index], result, target,
-                                                   variables[target].value)
+                                                   variables[target].value, start)
         elif do in protocol.REPETITIONS:
             for body in protocol.calls(statement):
-                _execute(body, variables, seen)
+                _execute(body, variables, seen, flushed)
         elif do == "observe":
             for name in statement["names"]:
                 known = variables[name]
@@ -104,7 +108,16 @@ def _execute(statements: Sequence[Statement], variables: Variables,
             value = variables[statement["from"][0]]
             variables[target] = _stored(variables[target], statement.get("view", ()), value)
         elif do not in ("realize", "shards"):
-            variables[statement["to"]] = evaluate(statement, variables)
+            variables[statement["to"]] = _perhaps_zero(evaluate(statement, variables), flushed)
+
+
+def _perhaps_zero(x: Approximate, flushed: Collection[str]) -> Approximate:
+    """The value, with an error as large as itself where it is subnormal."""
+    if x.value.dtype.name not in flushed:
+        return x
+    size = np.abs(_wide(x.value))
+    small = (size > 0) & (size < float(np.finfo(x.value.dtype).tiny))
+    return replace(x, error=np.where(small, np.maximum(x.error, size), x.error))
 
 
 #: A step to both sides of a number, and how near the difference comes to a derivative: relative
@@ -112,14 +125,18 @@ def _execute(statements: Sequence[Statement], variables: Variables,
 STEP, NEAR = 1e-4, 3e-4
 
 
-def _gradient(before: Sequence[Statement], result: str, target: str,
-              value: Array) -> Approximate:
-    """The derivative of a number with respect to an input, by central differences in doubles."""
+def _gradient(before: Sequence[Statement], result: str, target: str, value: Array,
+              start: Variables) -> Approximate:
+    """The derivative of a number with respect to an input, by central differences in doubles.
+
+    In a body that is repeated, what the target was when the body began is such an input.
+    """
     found = np.zeros(value.size)
     for place in range(value.size):
         sides = []
         for step in (STEP, -STEP):
-            variables: Variables = {}
+            variables = {name: _doubled(x, place, step if name == target else 0.0)
+                         for name, x in start.items()}
             statements = [_in_doubles(each, place, step if each.get("to") == target else 0.0)
                           for each in before]
             _execute(statements, variables, [])
@@ -127,6 +144,16 @@ def _gradient(before: Sequence[Statement], result: str, target: str,
         found[place] = (sides[0] - sides[1]) / (2 * STEP)
     error = NEAR * np.maximum(1.0, np.abs(found)).reshape(value.shape)
     return Approximate(found.reshape(value.shape).astype(value.dtype), error)
+
+
+def _doubled(x: Approximate, place: int, step: float) -> Approximate:
+    """A value whose floats are doubles, the element at a place moved by a step."""
+    if x.value.dtype.name not in protocol.FLOATS:
+        return x
+    value = x.value.astype(np.float64)
+    if step:
+        value.reshape(-1)[place] += step
+    return Approximate(value, np.zeros(value.shape))
 
 
 def _in_doubles(statement: Statement, place: int, step: float) -> Statement:
@@ -747,9 +774,10 @@ def _agrees(want: Array, error: Array, got: Array) -> Array:
         return same | (distance <= error) | np.isinf(error)
 
 
-def differences(program: Program, values: Sequence[Value]) -> list[str]:
-    """Everything that is wrong with the observed values of a program."""
-    expected = run(program)
+def differences(program: Program, values: Sequence[Value],
+                flushed: Collection[str] = ()) -> list[str]:
+    """Everything that is wrong with the observed values of a program; `flushed` as in `run`."""
+    expected = run(program, flushed)
     if len(values) != len(expected):
         return [f"{len(values)} values were reported where {len(expected)} are observed"]
     found = [difference(each, value) for each, value in zip(expected, values, strict=False)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conformance import oracle
+from conformance import oracle, protocol
 from conformance.oracle import Approximate
 
 UNIT = 2.0**-23
@@ -174,3 +174,15 @@ def test_an_answer_as_far_away_as_it_may_be_is_right() -> None:
     for answer, right in ((1.25, True), (0.75, True), (1.2500001, False), (NAN, False)):
         value = oracle.Value.of("t0", np.array([answer], np.float32))
         assert (oracle.difference(expected, value) == "") == right, answer
+
+
+def test_what_is_flushed_may_be_read_as_zero() -> None:
+    """By who says so; what is computed of it is then open, and what is not subnormal stays."""
+    program = protocol.program([
+        {"do": "input", "to": "bits", "dtype": "int32", "shape": [2], "data": "0500000000008040"},
+        {"do": "bitcast", "to": "x", "from": ["bits"], "dtype": "float32"},
+        {"do": "sqrt", "to": "root", "from": ["x"]}, {"do": "observe", "names": ["x", "root"]}])
+    for flushed, subnormal in (((), False), (("float32",), True), (("float64",), False)):
+        number, root = oracle.run(program, flushed)
+        assert (number.error > 0).tolist() == [subnormal, False]
+        assert (root.error > 1).tolist() == [subnormal, False]

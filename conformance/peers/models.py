@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from impl import Tensor, nn
-from impl.models import bert, lstm, mixtral, resnet, unet, vit, whisper
+from impl.models import bert, gpt2, llama, lstm, mixtral, resnet, unet, vit, whisper
 
 EXPECTED = Path(__file__).with_name("models.json")
 
@@ -67,6 +67,12 @@ _MIXTRAL: dict[str, Any] = {
     "vocab_size": 19, "hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 1,
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 12,
     "num_local_experts": 4, "num_experts_per_tok": 2}
+_GPT2: dict[str, Any] = {
+    "vocab_size": 19, "n_positions": 9, "n_embd": 16, "n_layer": 2, "n_head": 2}
+_LLAMA: dict[str, Any] = {
+    "vocab_size": 19, "hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 12,
+    "rms_norm_eps": 1e-5}
 _WHISPER: dict[str, Any] = {
     "vocab_size": 19, "num_mel_bins": 5, "d_model": 16, "encoder_layers": 1,
     "encoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_layers": 1,
@@ -143,6 +149,17 @@ CASES = {
         {"pictures": drawn("pictures", (2, 3, 12, 12))},
         lambda model, given: model(given["pictures"]),
         _resnet, lambda model, given: model(given["pictures"])),
+    "gpt2": Case(
+        lambda: gpt2.GPT2(gpt2.GPT2Config(**_GPT2)), TOKENS,
+        lambda model, given: model(given["tokens"]),
+        lambda: _transformers("GPT2Model", "GPT2Config", _GPT2, bos_token_id=0, eos_token_id=0),
+        lambda model, given: model(given["tokens"]).last_hidden_state @ model.wte.weight.T),
+    "llama": Case(
+        lambda: llama.Llama(llama.LlamaConfig(**_LLAMA, rope_theta=100.0)), TOKENS,
+        lambda model, given: model(given["tokens"]),
+        lambda: _transformers("LlamaForCausalLM", "LlamaConfig", _LLAMA, rope_parameters={
+            "rope_type": "default", "rope_theta": 100.0}),
+        lambda model, given: model(given["tokens"]).logits),
     "mixtral": Case(
         lambda: mixtral.Mixtral(mixtral.MixtralConfig(**_MIXTRAL, rope_theta=100.0)), TOKENS,
         lambda model, given: model(given["tokens"]),

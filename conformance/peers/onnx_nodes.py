@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from conformance.runner.fuzz import commit
+
 #: Where the committed report is.
 REPORT = Path(__file__).parents[1] / "reports" / "onnx-nodes.json"
 #: Operators that have no meaning for dense tensors of numbers, and why.
@@ -301,6 +303,7 @@ def _pass_on(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
 def report_of(answers: dict[str, dict[str, str]], left_out: dict[str, str]) -> dict[str, Any]:
     """The report, with the reason for each test that is not passed."""
     return {
+        "commit": commit(),
         "command": " ".join(("python -m conformance.peers.onnx_nodes", *sys.argv[1:])),
         "versions": {name: importlib.metadata.version(name)
                      for name in ("onnx", *answers) if name != "impl"},

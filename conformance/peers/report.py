@@ -4,6 +4,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any, TextIO
 
+from conformance.peers.names import KNOWN
+from conformance.runner.fuzz import commit
+
 
 class Report:
     """Counts of samples by operator and verdict."""
@@ -41,17 +44,19 @@ class Report:
         """The counts by operator, what fails with the reasons, and what does not apply, sorted."""
         names = sorted(set(self.passed) | set(self.failed))
         good, bad = self.totals()
-        return {"passed": good, "failed": bad, "share": round(self.share(), 4),
+        return {"commit": commit(), "passed": good, "failed": bad, "share": round(self.share(), 4),
                 "operators": {name: self.passed[name] + sum(self.failed.get(name, {}).values())
                               for name in names},
                 "misses": {name: dict(sorted(self.failed[name].items()))
                            for name in names if name in self.failed},
+                "known": {name: KNOWN[name] for name in names
+                          if name in KNOWN and name in self.failed},
                 "apart": dict(sorted(self.left_out.items()))}
 
     def show(self, to: TextIO) -> None:
         """Print it: what fails, the most frequent first; then what does not apply; then sums."""
         for name, reasons in sorted(self.failed.items(), key=lambda each: -sum(each[1].values())):
-            reason, _ = reasons.most_common(1)[0]
+            reason = KNOWN.get(name) or reasons.most_common(1)[0][0]
             print(f"fails  {name:34} {sum(reasons.values()):3} of "
                   f"{sum(reasons.values()) + self.passed[name]:3}  {reason}", file=to)
         for name, reason in sorted(self.left_out.items()):

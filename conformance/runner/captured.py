@@ -11,7 +11,7 @@ the same. The status is 0 if nothing differed and enough calls were replayed.
     python -m conformance.runner.captured --known
 
 plays bodies as users write them (`bodies`, `loops`), and ways in which a change may be hidden
-(`changed`).
+(`changed`, `hidden`).
 """
 from __future__ import annotations
 
@@ -483,7 +483,7 @@ def tried(numbers: Sequence[int]) -> Tally:
             tally.traced += step.traces
             tally.captured += step.calls - step.replays - step.traces
             tally.blind += step.replays > 0
-            for reason in step.reasons:
+            for reason in step._reasons:
                 tally.reasons[reason.does] += 1
             if wanted != found:
                 place = next(n for n, pair in enumerate(zip(wanted, found, strict=True))
@@ -497,12 +497,13 @@ def tried(numbers: Sequence[int]) -> Tally:
 def known(part: str = "") -> int:
     """Play the programs that are written down; how many came out otherwise than their bodies."""
     from conformance.chapters.following import bodies, loops
-    from conformance.runner import changed
+    from conformance.runner import changed, hidden
     from impl import Context, TinyJit
     programs: list[tuple[str, Any, Any, str]] = [
         (make.__name__, make, bodies.played, make().why)
         for make in [*bodies.BODIES, *loops.LOOPS]]
-    programs += [(each.name, each, changed.played, "") for each in changed.PROGRAMS]
+    programs += [(each.name, each, changed.played, "") for each in (
+        *changed.PROGRAMS, *(each for part in hidden.PROGRAMS.values() for each in part))]
     wrong = replayed = count = 0
     for name, program, play, why in programs:
         if part not in name:
@@ -512,7 +513,7 @@ def known(part: str = "") -> int:
             found, step = play(program, TinyJit)
         differs = wanted != found or bool(why) and why not in step.explain()
         wrong, replayed, count = wrong + differs, replayed + (step.replays > 2), count + 1
-        reasons = "" if step.replays > 2 else "; ".join(f"{each.does}" for each in step.reasons)
+        reasons = "" if step.replays > 2 else "; ".join(f"{each.does}" for each in step._reasons)
         print(f"{name:46} {'DIFFERS' if differs else 'same':8} {step.calls:3} calls "
               f"{step.replays:3} replayed {step.traces:3} traced  {reasons[:90]}")
     print(f"{count} programs, {replayed} of them replayed, {wrong} silent differences")

@@ -40,7 +40,7 @@ class Changed(NamedTuple):
     changes: str
 
 
-def _programs(text: str) -> list[Changed]:
+def parsed(text: str) -> list[Changed]:
     """The programs of a text: parts are parted by lines of one dash, programs by an empty line."""
     found: list[Changed] = []
     for block in text.strip("\n").split("\n\n"):
@@ -92,7 +92,7 @@ def played(program: Changed, captured: Callable[[Any], Any]) -> tuple[list[Any],
     return found, step
 
 
-PROGRAMS = _programs('''
+PROGRAMS = parsed('''
 # a descriptor of one's own
 class Scaled:
     def __init__(self, by): self.by = by
@@ -1626,7 +1626,7 @@ v = True
 
 # global of another module that is changed
 mod = types.ModuleType("helper_mod"); sys.modules["helper_mod"] = mod
-exec("K = 2.0\ndef f(x): return x * K", mod.__dict__)
+exec("K = 2.0; f = lambda x: x * K", mod.__dict__)
 -
 import helper_mod
 from helper_mod import f

@@ -194,6 +194,8 @@ def run_check(subject: Subject, check: Check, tiers: Collection[str],
             raise NotClaimed("no program of this check uses only what is declared")
         if subject.refusals and not subject.examples:
             raise Inconclusive(f"all {subject.refusals} programs were refused")
+        if not subject.examples and subject.lacks():
+            raise NotClaimed("what this check asks for is not declared")
         if not subject.examples:
             result = replace(result, verdict="fail", message="nothing was executed")
     except NotClaimed as reason:

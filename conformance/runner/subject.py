@@ -171,6 +171,26 @@ class Subject:
         if what in self.info.choices.get("derived", ()):
             raise NotClaimed(f"it does not say its {what}; the adapter derives them")
 
+    def require_frugal(self, what: str) -> None:
+        """Leave a check of how good plans are, if the implementation makes no such claim.
+
+        The choice `frugal` lists what it makes that needs little memory: `memory`, `order`.
+        """
+        if what not in self.info.choices.get("frugal", ()):
+            raise NotClaimed(f"it does not claim to be frugal in its {what}")
+
+    def lacks(self) -> bool:
+        """Whether there is a statement or a dtype that is not declared."""
+        return not ({*protocol.STATEMENTS} <= {*self.info.statements}
+                    and {*protocol.DTYPES} <= {*self.info.dtypes})
+
+    def flushes(self, dtype: str) -> bool:
+        """Whether the implementation says that it takes subnormal numbers of a dtype for zero.
+
+        The choice `flushed` lists such dtypes.
+        """
+        return dtype in self.info.choices.get("flushed", ())
+
     def met(self, times: int, absent: str) -> None:
         """Leave a check that never met what it looks at. `absent` says what was not there.
 
@@ -219,7 +239,8 @@ class Subject:
     def check_values(self, program: Program, *tiers: str, **options: Any) -> Observation:
         """Run a program and compare its values with the oracle's."""
         observation = self.run(program, *tiers, **options)
-        wrong = oracle.differences(program, observation.values)
+        wrong = oracle.differences(program, observation.values,
+                                   self.info.choices.get("flushed", ()))
         if not wrong and "sharded" in self.info.observes:
             wrong = laying.differences(program, observation.laid)
         if wrong:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.protocol import Observation, Options, Program, Statement, Value
+from conformance.protocol import Observation, Options, Program, Statement, Value, calls
 from conformance.protocol.shapes import Kind, Kinds
 from conformance.saboteurs import AdapterSaboteur
 from conformance.saboteurs.statements import AnswersAnyway, ExpandPads, Instead, Step
@@ -103,3 +103,23 @@ class SeveralNumbersAreAdded(AnswersAnyway):
     description = "what has several numbers is added up first"
     base = ORACLE
     do = ("gradient",)
+
+
+class GradientsOfTheFirstCall(AdapterSaboteur):
+    rule = "replay.call.any"
+    description = "a gradient in a body is at each call that of the first one"
+    base = ORACLE
+
+    def program(self, program: Program, options: Options) -> Program:
+        statements = list[Statement]()
+        for statement in program["statements"]:
+            body = statement.get("statements", ())
+            if not any(each["do"] == "gradient" for each in body):
+                statements.append(statement)
+                continue
+            first, *others = calls(statement)
+            statements += first
+            for other in others:
+                statements += [{"do": "copy", "to": each["to"], "from": [each["to"]]}
+                               if each["do"] == "gradient" else each for each in other]
+        return {**program, "statements": statements}

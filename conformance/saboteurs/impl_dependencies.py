@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -45,3 +46,22 @@ class BytesAlwaysMeet(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda touch, other: True
+
+
+class NeighboursMeet(ImplPatch):
+    rule = "dependencies.ranges.disjoint"
+    description = "an access that begins where the next one ends is taken to meet it"
+    target = "impl.dependencies:Touch.overlaps"
+    first = "test_neighbours_that_share_no_byte_do_not_wait"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda touch, other: touch.start <= other.stop and other.start < touch.stop
+
+
+class WhoWasHalfOverwrittenIsForgotten(Edit):
+    rule = "dependencies.waw.order"
+    description = "nobody waits for a write of which a later one has overwritten the beginning"
+    file = "impl/dependencies/past.py"
+    old = "row[3].stop > touch.stop or row[2] == but"
+    new = "row[3].stop > touch.stop and row[2] == but"
+    first = "test_who_was_overwritten_in_part_is_still_waited_for"

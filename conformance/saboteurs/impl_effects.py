@@ -26,7 +26,7 @@ class WritesNothing(Edit):
 
 
 class PadsAreViews(Edit):
-    rule = "effects.view-write.copies+2"
+    rule = "effects.view-write.copies+3"
     description = "the result of `pad` remembers the tensor that it was taken from"
     file = "impl/tensor/movement.py"
     old, new = "return self._wrap(pad_with(nodes.shrink(self.uop, kept), grown, value))", \
@@ -35,10 +35,10 @@ class PadsAreViews(Edit):
 
 
 class GivesTheTensorItself(Edit):
-    rule = "effects.view-write.copies+2"
+    rule = "effects.view-write.copies+3"
     description = "a method that finds nothing to do gives the tensor itself"
     file = "impl/tensor/base.py"
-    old, new = "result = self._wrap(self.uop)  # r[impl effects.view-write.copies+2]", \
+    old, new = "result = self._wrap(self.uop)  # r[impl effects.view-write.copies+3]", \
         "result = self"
 
 

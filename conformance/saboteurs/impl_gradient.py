@@ -10,6 +10,32 @@ from impl.gradient import nodes
 from impl.ir import Ops
 
 
+class HandlesRemoveAnothers(Edit):
+    rule = "gradient.hook.accumulated"
+    description = "a handle that is asked twice removes what another handle has put there"
+    first = "test_one_hook_behind_two_handles"
+    file = "impl/gradient/hooks.py"
+    old, new = "        self.kept = []\n", "        pass\n"
+
+
+class GradientsGoOnBehindParameters(Edit):
+    rule = "gradient.parameter.end+2"
+    description = "a gradient flows to what a parameter was assigned, as long as it waits"
+    first = "test_gradients_end_at_a_parameter_that_waits"
+    file = "impl/tensor/base.py"
+    old = "if (living[-1][0] if living else self)._parameter and needs_gradient(value):"
+    new = "if False:"
+
+
+class GradientsGoOnBehindReplacements(Edit):
+    rule = "gradient.parameter.end+2"
+    description = "a gradient flows to what a parameter was replaced by, as long as it waits"
+    first = "test_gradients_end_at_a_parameter_that_waits"
+    file = "impl/tensor/base.py"
+    old = "if needs_gradient(self.uop):  # r[impl gradient.parameter.end+2]"
+    new = "if False:  # r[impl gradient.parameter.end+2]"
+
+
 class LosesTheSign(Edit):
     rule = "gradient.value.derivative"
     description = "the gradient of a negation is not negated"
@@ -140,6 +166,28 @@ class NoGradDoesNothing(Edit):
     file = "impl/gradient/nodes.py"
     old = "return x.replace(src=(detach(x.src[0]), *x.src[1:]))\n    return detach(x)"
     new = "return x\n    return x"
+
+
+class HooksOnlyLook(Edit):
+    rule = "gradient.hook.instead"
+    description = "what a hook returns is not used"
+    file = "impl/gradient/hooks.py"
+    old, new = "            gradient = each(gradient)", "            each(gradient)"
+
+
+class HooksAreForgotten(Edit):
+    rule = "gradient.hook.accumulated"
+    description = "the hooks of the gradient are called with the tensor, too"
+    file = "impl/tensor/autograd.py"
+    old, new = "tuple(tensor._hooks_of_grad(1))", "tuple(tensor._hooks_of_grad(0))"
+
+
+class NumbersAreVariables(Edit):
+    rule = "gradient.target.constant"
+    description = "the gradient for a tensor that is one number is zeros"
+    file = "impl/tensor/autograd.py"
+    old, new = "constant_of(place) is not None and not target._parameter", \
+        "constant_of(place) is not None and target._parameter"
 
 
 class OneRepetitionCounts(Edit):

@@ -59,6 +59,14 @@ class ReplaysNameTheRequest(Edit):
     old, new = "return known[begun] if begun >= 0 else in_common(known)", "return None, None"
 
 
+class ShortcutsSayNothing(Edit):
+    rule = "errors.message.later"
+    description = "what a device says of a kernel of a call that is one function names no line"
+    first = "test_every_way_to_run_kernels_says_the_same_of_one_that_fails"
+    file = "impl/realize/prepared.py"
+    old, new = '    {name(self._end_early)}(error, None, None)"', '    {name(id)}(error)"'
+
+
 class NamesAnyKernel(Edit):
     rule = "errors.message.later"
     description = "an error names the first of the kernels that were compiled together"
@@ -234,6 +242,30 @@ class ThePositionIsTheNumber(Edit):
     file = "impl/inspect/compact.py"
     old, new = '[at[row["before"]], at[row["after"]], word(row["kind"]),', \
         '[at[row["after"]], at[row["before"]], word(row["kind"]),'
+
+
+class HalfOfARule(Edit):
+    rule = "inspect.report.rules"
+    description = "a report has the first words of each rule only"
+    first = "test_a_rule_that_is_named_leads_to_its_text"
+    file = "impl/inspect/rules.py"
+    old, new = "escape(text))", "escape(text[:60]))"
+
+
+class NamesLeadNowhere(Edit):
+    rule = "inspect.report.rules"
+    description = "in the graph's legend the name of a rule is text"
+    first = "test_a_rule_that_is_named_leads_to_its_text"
+    file = "impl/inspect/report.py"
+    old, new = "linked(LEGEND)", "LEGEND"
+
+
+class SomeMachineCode(Edit):
+    rule = "inspect.machine.loaded"
+    description = "a report shows the first function of an object, whichever kernel it is about"
+    first = "test_each_kernel_shows_its_own_machine_code"
+    file = "impl/cpu/disassembly.py"
+    old, new = "_functions(tool, path).get(name)", "next(iter(_functions(tool, path).values()))"
 
 
 class AlmostAlike(Edit):

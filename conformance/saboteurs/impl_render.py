@@ -55,6 +55,14 @@ class LoopsOfTheLeastExtent(Edit):
         "from impl import symbolic; return str(max(symbolic.bounds(loop.src[0])[0], 0))"
 
 
+class NumbersOfAnAddressAreFoundAnew(Edit):
+    rule = "lowering.address.read"
+    description = "what an address reads is built again with its base"
+    file = "impl/lowering/lower.py"
+    old, new = "return symbolic.rebuild(address, replaced | read)", \
+        "return symbolic.rebuild(address, replaced)"
+
+
 class NodesByRecursion(ImplPatch):
     rule = "lowering.depth.unlimited"
     description = "the nodes of a kernel are found by recursion"

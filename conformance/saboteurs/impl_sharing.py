@@ -72,3 +72,13 @@ class TwoTakeOverOne(ImplPatch):
                         taker.storage[value] = moved[value][0]
             return moved
         return run
+
+
+class TakesOverWhateverFits(ImplPatch):
+    rule = "memory.reuse.disjoint+2"
+    description = "a result lies where an operand lay, whichever elements it is made of"
+    first = "test_what_does_not_fit_in_place_is_read_before_it_is_overwritten"
+    target = "impl.memory.takeovers:_Taker._may_lie_there"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda taker, group, writer, old: not writer.stage.alone

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -144,6 +145,39 @@ class GuardsNotAsked(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda recording, arguments: ""
+
+
+class FloatsAreComparedUnseen(Edit):
+    rule = "replay.sizes.same"
+    description = "a float that is compared with a size takes its value, and nobody notes it"
+    first = "test_numbers_that_python_takes_out_of_a_size"
+    file = "impl/symbolic/size.py"
+    old, new = "        elif isinstance(other, (numbers", \
+        "        elif False and isinstance(other, (numbers"
+
+
+class FloatsComeLast(Edit):
+    rule = "replay.sizes.same"
+    description = "a float on the left of a size is taken for something that asks the size"
+    first = "test_numbers_that_python_takes_out_of_a_size"
+    file = "impl/following/instructions.py"
+    old, new = "    if may_be_float(left):\n", "    if False:\n"
+
+
+class LengthsAreSizes(Edit):
+    rule = "replay.sizes.same"
+    description = "the number that Python makes of a length is not noted"
+    first = "test_numbers_that_python_takes_out_of_a_size"
+    file = "impl/tensor/base.py"
+    old, new = "return int(self.shape[0])", "return self.shape[0]"
+
+
+class ValuesAreUnboundUnseen(Edit):
+    rule = "symbolic.bound.number"
+    description = "who takes a bound variable apart has its value, and nobody notes it"
+    first = "test_numbers_that_python_takes_out_of_a_size"
+    file = "impl/ir.py"
+    old, new = "return self.src[0], int(self)", "return bound_parts(self)"
 
 
 class OneCaptureWillDo(ImplPatch):

@@ -12,12 +12,63 @@ class ArgumentsAreTheirValues(Edit):
     new = "made = node"
 
 
+class TracesLeaveWhatTheyAssign(Edit):
+    rule = "transforms.trace.assigned+4"
+    description = "a tensor from outside keeps what a traced function has assigned to it"
+    file = "impl/transforms/tracing.py"
+    old, new = "                        holder.uop = node\n", "                        pass\n"
+
+
+class TracesLeaveGradients(Edit):
+    rule = "transforms.trace.assigned+4"
+    description = "a traced function leaves the gradient of one of many times at a tensor outside"
+    first = "test_a_gradient_is_left_at_nothing_outside"
+    file = "impl/transforms/tracing.py"
+    old, new = "if holder.grad is not gradient and", "if False and"
+
+
+class TracesAssignUnseen(Edit):
+    rule = "transforms.trace.assigned+4"
+    description = "a traced function assigns to a tensor from outside, and nobody says so"
+    file = "impl/transforms/tracing.py"
+    old, new = "    if not changed and not left:\n", "    if True:\n"
+
+
+class TracesTakeOthersForTheirs(Edit):
+    rule = "transforms.trace.assigned+4"
+    description = "what another thread assigns meanwhile is taken back, and the function refused"
+    first = "test_what_another_thread_assigns_is_none_of_the_functions"
+    file = "impl/transforms/tracing.py"
+    old, new = "    with lock.turn() as free:  # what", "    if free := True:  # what"
+
+
+class WhatWasReadIsAResult(Edit):
+    rule = "transforms.values.returned"
+    description = "a number that was made of a read value is a result without a derivative"
+    file = "impl/transforms/reverse.py"
+    old, new = "if found and any(reached", "if not found and any(reached"
+
+
+class PartsAreReadUnseen(Edit):
+    rule = "transforms.values.returned"
+    description = "nobody notes that a part of an argument was read"
+    file = "impl/tensor/base.py"
+    old, new = "            kept.append(self.uop)\n", "            pass\n"
+
+
 class GradientsChangePlaces(Edit):
     rule = "transforms.derivative.value"
     description = "the gradients of several arguments change places"
     file = "impl/transforms/reverse.py"
     old = "for target, part in zip(targets, parts, strict=True)]"
     new = "for target, part in zip(targets, parts[::-1], strict=True)]"
+
+
+class DerivativesObeyTheBlockOutside(Edit):
+    rule = "transforms.derivative.mode"
+    description = "under `no_grad` a derivative is zero"
+    file = "impl/transforms/reverse.py"
+    old, new = "with looked_at() as self.kept, GradientMode.on():", "with looked_at() as self.kept:"
 
 
 class LooksAreForgotten(Edit):

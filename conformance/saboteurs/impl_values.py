@@ -31,6 +31,31 @@ class FewestBytes(Edit):
         "least = min(common, key=lambda d: (d.itemsize, -d.rank))"
 
 
+class HalvesOfStepsRoundUp(Edit):
+    rule = "dtypes.narrow.rounded"
+    description = "what lies between two floats of 8 bits becomes the greater one"
+    first = "test_floats_of_8_bits_are_rounded"
+    file = "impl/fusion/narrow.py"
+    old, new = "_of(Ops.AND, _of(Ops.SHR, size, drop), 1)", \
+        "_of(Ops.OR, _of(Ops.SHR, size, 31), 1)"
+
+
+class EachHasAByte(Edit):
+    rule = "dtypes.nibble.packed"
+    description = "integers of 4 bits that are computed keep a byte each"
+    first = "test_two_integers_of_4_bits_lie_in_a_byte"
+    file = "impl/tensor/base.py"
+    old, new = "if others or self.uop.dtype.bits == 4:", "if others:"
+
+
+class HalfAStep(Edit):
+    rule = "dtypes.limits.told"
+    description = "the step behind 1 is that before it"
+    first = "test_limits_of_floats"
+    file = "impl/dtypes.py"
+    old, new = "eps = 2.0 ** (1 - digits)", "eps = 2.0 ** -digits"
+
+
 class MixedDtypesAreRemembered(Edit):
     rule = "dtypes.default.set"
     description = "what two dtypes meet in is what it was under another default"
@@ -330,3 +355,12 @@ class BitsOfTheValue(Edit):
     file = "impl/tensor/indexing.py"
     old, new = "node = cast(node, self.dtype)  #", \
         "node = cast(node, self.dtype) if node.shape == () else node  #"
+
+
+class NumbersWrap(Edit):
+    rule = "dtypes.number.fits"
+    description = "a number that its dtype cannot hold wraps around"
+    first = "test_a_number_that_its_dtype_cannot_hold_is_refused"
+    file = "impl/tensor/host.py"
+    old = "if not lowest <= one <= dtype.max:  # r[impl dtypes.number.fits]"
+    new = "if not lowest:  # r[impl dtypes.number.fits]"

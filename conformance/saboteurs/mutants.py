@@ -1,17 +1,22 @@
-"""How much of what is wrong does the portable suite find, alone?
+r"""How much of what is wrong does the portable suite find, alone?
 
     python -m conformance.saboteurs.mutants                          faults written by hand
     python -m conformance.saboteurs.mutants --kind values --name sum
     python -m conformance.saboteurs.mutants --set second             others, by somebody else
     python -m conformance.saboteurs.mutants --count 200 --seed 0     mutants made by a machine
     python -m conformance.saboteurs.mutants --count 50 --of impl --report mutants.json
-    DEVICE=REFERENCE python -m conformance.saboteurs.mutants --count 50 --of impl --reached FILE
+    python -m conformance.saboteurs.mutants --count 50 --of impl --kind memory
+    DEVICE=REFERENCE python -m conformance.saboteurs.mutants --count 50 --of impl --reached FILE \
+        --profile quick --busy 30
 
 A fault, or a mutant, is the code of an implementation with one change. The checks of the suite are
 asked one after the other until one fails, and then random programs, `--fuzz` of them. No test of
 this project's own is asked. What lives is listed; each is a hole in the suite, or the same
 implementation in other words. What is not decided after `--busy` seconds of the processor is
-neither found nor alive: it is counted apart, with the check that was asked last.
+neither found nor alive: it is counted apart, with the check that was asked last. With `--reached`,
+a file of `conformance.saboteurs.reaching`, only the checks are asked that execute the changed
+statement, the quickest first; a change of what none of them executes is counted apart, too, and
+so is one of `equivalent.json`, which says why it is the same implementation.
 
 The faults are in the small runtime `conformance.saboteurs.runtime`, and in `impl`. They were
 written with only the specification at hand; `faults.json`, `faults-second.json`,
@@ -32,6 +37,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from multiprocessing import get_context
@@ -49,6 +55,7 @@ from conformance.runner.checks import Check, collect, run_check, smoke
 from conformance.runner.fuzz import PROGRAMS_OF_A_CACHE, STYLES, Job, commit, options_of
 from conformance.runner.subject import Subject, examine
 from conformance.saboteurs.mutation import Mutant, Overlay, mutants, mutated
+from conformance.saboteurs.reaching import Reached
 from conformance.trace import ROOT
 
 FORMAT = "tensor-mutants/1"
@@ -74,6 +81,12 @@ LAST = ("test_two_processes", "in_every_process", "after_its_neighbours", "movem
 WANTED = "?"
 #: What is said of a change that shows nothing else than the code itself.
 UNCHANGED = "nothing: it shows what the code itself shows"
+#: What is said of a change of what no check executes.
+UNREACHED = "nothing: no check executes it"
+#: What is said of a change that is the same in other words, and of which no program can show more.
+EQUIVALENT = "equivalent: "
+#: Why such mutants are equivalent: by file and change.
+ARGUED = Path(__file__).parent / "equivalent.json"
 #: Random programs of which everything that is shown is compared.
 SOME = 50
 #: Chapters whose checks find most of what is wrong with a schedule: they are asked first.
@@ -82,8 +95,10 @@ FIRST = ("conventions", "effects", "placement", "dependencies", "memory", "sched
 NEAREST = {"movements": ("movements",), "ranges": ("movements", "sizes"), "sizes": ("sizes",),
            "values": ("digits", "conventions", "statements"), "symbolic": ("movements", "sizes"),
            "caches": ("pairs", "caching"), "caching": ("pairs", "caching"),
-           "memory": ("memory", "ordering"), "documents": ("schedule",), "schedule": ("schedule",),
-           "replay": ("replay",), "writes": ("effects", "dependencies")}
+           "memory": ("memory", "ordering"), "ordering": ("ordering", "memory"),
+           "dependencies": ("dependencies", "ordering", "effects"),
+           "effects": ("effects", "realize", "dependencies"), "documents": ("schedule",),
+           "schedule": ("schedule",), "replay": ("replay",), "writes": ("effects", "dependencies")}
 #: What is said of a change about which nothing is known, because the time is over.
 UNDECIDED = "no time"
 #: Seconds of the processor for the first programs and for all, those in which what is asked can
@@ -100,6 +115,13 @@ class Change:
     implementation: str
     file: str
     text: str
+    line: int = 0
+
+    @property
+    def said(self) -> str:
+        """What it is, with the line that it is in and without its number, which moves."""
+        lines = (ROOT / self.file).read_text(encoding="utf-8").splitlines()
+        return f"{lines[self.line - 1].strip()} || {self.name.partition('  ')[2]}"
 
     def install(self) -> None:
         """Load the changed file in place of what stands in it, in this process."""
@@ -144,29 +166,42 @@ def written(kind: str = "", name: str = "", of: str = "", chosen: str = "first")
     return changes
 
 
-def drawn(count: int, seed: int, of: str, reached: Path | None = None) -> list[Change]:
-    """Mutants made by a machine, `count` of those of an implementation.
+def files_of(of: str) -> list[Path]:
+    """The files of an implementation that are changed."""
+    return sorted(path for pattern in SUBJECTS[of][1] for path in ROOT.glob(pattern))
 
-    `reached`: what `coverage json` says of a run; then only those of lines that were executed.
-    """
-    implementation, patterns = SUBJECTS[of]
-    files = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
-    found = [mutant for path in files for mutant in mutants(path)]
-    if reached is not None:
-        lines = json.loads(reached.read_text(encoding="utf-8"))["files"]
-        found = [each for each in found if each.file in lines and _executed(each, lines[each.file])]
+
+def drawn(count: int, seed: int, of: str, kind: str = "") -> list[Change]:
+    """Mutants made by a machine, `count` of those of an implementation, of a kind."""
+    found = [mutant for path in files_of(of) for mutant in mutants(path)]
+    found = [each for each in found if kind in ("", _kind(each.file, of))]
     random.Random(f"{seed} {of}").shuffle(found)
-    return [Change(Path(each.file).stem if of == "runtime" else each.file.split("/")[1],
-                   f"{each.file}:{each.line}  {each.change}", implementation, each.file,
-                   ast.unparse(mutated(ROOT / each.file, each.number)))
-            for each in found[:count]]
+    return [_changed(each, of) for each in found[:count]]
 
 
-def _executed(mutant: Mutant, lines: dict[str, list[int]]) -> bool:
-    """Whether the statement that a mutant is in was executed; others have no number of a line."""
-    before = [line for line in (*lines["executed_lines"], *lines["missing_lines"])
-              if line <= mutant.line]
-    return bool(before) and max(before) in lines["executed_lines"]
+def again(report: Path, of: str, kind: str = "") -> list[Change]:
+    """The mutants that a report names; a line may have moved, or be gone."""
+    changes = []
+    for each in json.loads(report.read_text(encoding="utf-8"))["results"]:
+        place, _, change = each["name"].partition("  ")
+        file, _, line = place.partition(":")
+        found = [other for other in mutants(ROOT / file) if other.change == change] \
+            if kind in ("", each["kind"]) and (ROOT / file).exists() else []
+        if found:
+            nearest = min(found, key=lambda other: abs(other.line - int(line)))
+            changes.append(_changed(nearest, of))
+    return changes
+
+
+def _changed(mutant: Mutant, of: str) -> Change:
+    return Change(_kind(mutant.file, of), f"{mutant.file}:{mutant.line}  {mutant.change}",
+                  SUBJECTS[of][0], mutant.file,
+                  ast.unparse(mutated(ROOT / mutant.file, mutant.number)), mutant.line)
+
+
+def _kind(file: str, of: str) -> str:
+    """A file of the small runtime, a chapter of `impl`."""
+    return Path(file).stem if of == "runtime" else file.split("/")[1].removesuffix(".py")
 
 
 @dataclass(frozen=True)
@@ -175,13 +210,38 @@ class Asked:
 
     `usual` is what an implementation without a change shows of a few programs. With it, a change
     that shows the same is not asked more: perhaps it is none. After `busy` seconds of the
-    processor nothing more is asked.
+    processor nothing more is asked. With `reached`, only those are asked that execute the change.
     """
 
     programs: int = 1000
     profile: str = "default"
     usual: str = ""
     busy: int = BUSY
+    reached: Reached | None = None
+
+    def checks(self, change: Change) -> list[Check]:
+        """The checks for a change, in the order in which they are asked."""
+        checks = sorted(collect(), key=lambda check: _late(change.kind, check))
+        if self.reached is None:
+            return checks
+        reached, seconds = self.reached, self.reached.seconds
+        here = {*reached.checks_of(change.file, change.line), *self.processes(change)}
+        return sorted([check for check in checks if check.name in here], key=lambda check: (
+            check.name in reached.elsewhere, check.chapter not in NEAREST.get(change.kind, ()),
+            seconds[check.name]))
+
+    def meets(self, change: Change) -> bool:
+        """Whether any check may execute a change."""
+        return self.reached is None or bool(
+            self.reached.checks_of(change.file, change.line)
+            or self.processes(change))
+
+    def processes(self, change: Change) -> list[str]:
+        """The checks that start processes, if a change shows in no other way."""
+        reached = self.reached
+        if reached is None or reached.checks_of(change.file, change.line):
+            return []
+        return reached.elsewhere if change.kind == "caching" else []
 
 
 def shown(subject: Subject) -> tuple[str, str]:
@@ -222,7 +282,7 @@ def found_by(change: Change, asked: Asked, tell: Callable[[str], None] = lambda 
         if found or digest == asked.usual or asked.usual == WANTED:
             return found or (digest if asked.usual == WANTED else UNCHANGED)
         _limit(asked.busy, asked)
-    for check in sorted(collect(), key=lambda check: _late(change.kind, check)):
+    for check in asked.checks(change):
         tell(check.name)
         if run_check(subject, check, subject.info.observes, ()).verdict in ("fail", "error"):
             return check.name
@@ -278,6 +338,10 @@ def usual(implementation: str) -> str:
 
 def tried(change: Change, asked: Asked) -> str:
     """What finds a change, asked in a process of its own."""
+    if change.line and (reason := argued().get((change.file, change.said))):
+        return EQUIVALENT + reason
+    if not asked.meets(change):
+        return UNREACHED
     mine, other = get_context("fork").Pipe(False)
     process = get_context("fork").Process(target=_in_child,
                                           args=(change, asked, other))
@@ -297,17 +361,31 @@ def tried(change: Change, asked: Asked) -> str:
     return found
 
 
+@cache
+def argued() -> dict[tuple[str, str], str]:
+    """The mutants that are equivalent, by file and what they are, and why."""
+    return {(each["file"], change): each["reason"]
+            for each in json.loads(ARGUED.read_text(encoding="utf-8"))
+            for change in each["mutants"]}
+
+
+def _counts(found: str) -> bool:
+    """Whether a change counts in the rate: something executes it, and it is one."""
+    return found not in (UNCHANGED, UNREACHED) and not found.startswith((UNDECIDED, EQUIVALENT))
+
+
 def _is_found(found: str) -> bool:
-    return found not in ("", UNCHANGED) and not found.startswith(UNDECIDED)
+    return bool(found) and _counts(found)
 
 
 def table(results: Sequence[tuple[Change, str]]) -> str:
     """A line for each kind."""
     total, killed = Counter[str](), Counter[str]()
-    same = sum(found == UNCHANGED for _, found in results)
-    late = sum(found.startswith(UNDECIDED) for _, found in results)
+    same, never = (sum(found == said for _, found in results) for said in (UNCHANGED, UNREACHED))
+    late, alike = (sum(found.startswith(said) for _, found in results)
+                   for said in (UNDECIDED, EQUIVALENT))
     for change, found in results:
-        if found == UNCHANGED or found.startswith(UNDECIDED):
+        if not _counts(found):
             continue
         for kind in (change.kind, "all"):
             total[kind] += 1
@@ -315,6 +393,8 @@ def table(results: Sequence[tuple[Change, str]]) -> str:
     lines = [f"{kind:<14}{killed[kind]:>5} of {count:>4}{100 * killed[kind] / count:>6.0f} %"
              for kind, count in sorted(total.items(), key=lambda each: each[0] == "all")]
     return "\n".join([*lines, *[f"{same} more show what the code itself shows"] * bool(same),
+                      *[f"{alike} more are equivalent, as is argued"] * bool(alike),
+                      *[f"{never} more are of what no check executes"] * bool(never),
                       *[f"{late} more were not decided in time"] * bool(late)])
 
 
@@ -332,7 +412,8 @@ def report(results: Sequence[tuple[Change, str]], seconds: Sequence[float],
            options: argparse.Namespace) -> dict[str, Any]:
     return {"format": FORMAT, "commit": commit(), "count": options.count, "seed": options.seed,
             "of": options.of, "set": options.set, "fuzz": options.fuzz, "profile": options.profile,
-            "busy": options.busy,
+            "busy": options.busy, "kind": options.kind, "changed": options.changed,
+            "reached": options.reached is not None,
             "results": [{"kind": change.kind, "name": change.name, "found by": found,
                          "seconds": round(taken, 1)}
                         for (change, found), taken in zip(results, seconds, strict=True)]}
@@ -346,12 +427,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=0, help="mutants made by a machine, so many")
     parser.add_argument("--seed", type=int, default=0, help="of their draw")
     parser.add_argument("--reached", type=Path,
-                        help="of mutants: a file of `coverage json`; only what was executed")
+                        help="a file of conformance.saboteurs.reaching: who executes what")
+    parser.add_argument("--again", type=Path, help="the mutants that a report names")
     parser.add_argument("--of", default="", choices=("", *SUBJECTS), help="what is changed")
     parser.add_argument("--set", default="first", choices=tuple(FAULTS), help="which faults")
     parser.add_argument("--changed", action="store_true",
                         help="ask no more of what shows, of a few programs, what the code shows")
-    parser.add_argument("--kind", default="", help="only faults of this kind")
+    parser.add_argument("--kind", default="", help="only faults or mutants of this kind")
     parser.add_argument("--name", default="", help="only faults whose name has this in it")
     parser.add_argument("--fuzz", type=int, default=1000, help="random programs for what lives")
     parser.add_argument("--profile", default="default", help="of the suite")
@@ -368,8 +450,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     asked = Asked(options.fuzz, options.profile,
                   usual(SUBJECTS[options.of or "runtime"][0]) if options.changed else "",
-                  options.busy)
-    changes = drawn(options.count, options.seed, options.of or "runtime", options.reached) \
+                  options.busy, Reached.read(options.reached) if options.reached else None)
+    changes = again(options.again, options.of or "impl", options.kind) if options.again \
+        else drawn(options.count, options.seed, options.of or "runtime", options.kind) \
         if options.count \
         else written(options.kind, options.name, options.of, options.set)
     results, seconds = list[tuple[Change, str]](), list[float]()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from conformance import protocol
@@ -230,3 +233,64 @@ def test_keys_are_the_same_in_every_process(subject: Subject) -> None:
         if one != two:
             raise Failure("two processes have other keys for it", program)
     subject.met(sum(map(len, seen[0])), "no schedule has a key")
+
+
+# What is kept in files ---------------------------------------------------------------------------
+
+
+@verifies("caching.kept.equal")
+@after("effects.value.eager")
+def test_what_other_processes_kept_changes_no_value(subject: Subject) -> None:
+    """One process after the other: with a new folder, with what the first kept, with damaged
+    files, without some of them, and with a folder that is none."""
+    variable = subject.info.choices.get("kept")
+    if not variable:
+        raise NotClaimed("it does not say where it keeps anything")
+    chosen = [_program(_add("t0", "t1")), _program(_add("t0", "t0")), _large_sum()]
+    chosen += [programs.random_program(number, 10) for number in range(2)]
+    chosen = [each for each in chosen if subject.supports(each)]
+    with TemporaryDirectory() as folder:
+        _in_a_process(subject, chosen, **{variable: folder})
+        files = _files(folder)
+        if not files:
+            subject.met(0, "nothing was kept")
+        other = Path(folder, "notes.txt")  # of somebody else, who keeps something there too
+        other.write_text("not yours")
+        _in_a_process(subject, chosen, **{variable: folder})
+        for number, file in enumerate(files):
+            damage(file, number)
+        _in_a_process(subject, chosen[::-1], **{variable: folder})
+        for file in _files(folder)[::2]:
+            file.unlink()
+        _in_a_process(subject, chosen, **{variable: folder})
+        if not other.exists() or other.read_text() != "not yours":
+            raise Failure(f"a file of somebody else in {variable} is not what it was", chosen[0])
+        _in_a_process(subject, chosen, **{variable: str(other)})
+
+
+def _in_a_process(subject: Subject, chosen: Sequence[Program], **environment: str) -> None:
+    process = subject.elsewhere(**environment)
+    try:
+        for program in chosen:
+            process.check_values(program)
+    finally:
+        process.close()
+    subject.examples += process.examples
+
+
+def _files(folder: str) -> list[Path]:
+    """What is kept in a folder, and in those below it."""
+    return sorted(Path(inside, name) for inside, _, names in os.walk(folder) for name in names
+                  if name != "notes.txt")
+
+
+def damage(file: Path, number: int) -> None:
+    """Cut a file short, change a byte in its middle, empty it, or add to it."""
+    content = bytearray(file.read_bytes())
+    if number % 4 == 0:
+        content = content[:-1]
+    elif number % 4 == 1 and content:
+        content[len(content) // 2] ^= 0x41
+    else:
+        content = bytearray() if number % 4 == 2 else content + b"0"
+    file.write_bytes(content)

@@ -10,7 +10,7 @@ from conformance import oracle, protocol
 from conformance.generators import declared_programs
 from conformance.generators.programs import Draft
 from conformance.protocol import Program
-from conformance.runner.subject import Failure, Subject
+from conformance.runner.subject import Failure, NotClaimed, Subject
 from conformance.suite import verifies
 
 
@@ -211,6 +211,8 @@ def test_functions_are_close_to_the_real_result(subject: Subject) -> None:
 
 @verifies("conventions.subnormal.kept+2")
 def test_subnormals_are_computed_with(subject: Subject) -> None:
+    if subject.flushes("float32"):
+        raise NotClaimed("it says that subnormal numbers of float32 become zero")
     tiny = np.array([2.0**-149, 2.0**-130, -(2.0**-140)], np.float32)
     draft = Draft()
     x = _input(draft, tiny)

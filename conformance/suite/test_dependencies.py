@@ -3,8 +3,11 @@ spec/dependencies.md."""
 
 from __future__ import annotations
 
+from itertools import permutations
+
+from conformance import protocol
 from conformance.oracle import checker
-from conformance.protocol import Program
+from conformance.protocol import Program, Statement
 from conformance.runner.subject import Failure, Subject
 from conformance.suite import after, verifies
 
@@ -51,3 +54,78 @@ def test_writers_run_in_the_order_of_their_versions(subject: Subject) -> None:
 @after("effects.value.eager")
 def test_accesses_to_disjoint_bytes_do_not_wait_for_each_other(subject: Subject) -> None:
     _no_findings(subject, "dependencies.ranges.disjoint", "RAW")
+
+
+#: Elements of sixteen: neighbours, a part with a gap, and one within another.
+PARTS = ((0, 4), (4, 8), (9, 16), (5, 7))
+
+
+@verifies("dependencies.ranges.disjoint", observe="schedule")
+@after("effects.value.eager")
+def test_neighbours_that_share_no_byte_do_not_wait(subject: Subject) -> None:
+    """The lower or the upper one first; each of the two writes, or one of them reads."""
+    subject.require_stated("dependencies")
+    touched = 0
+
+    def check(program: Program) -> None:
+        nonlocal touched
+        documents = subject.check_values(program, "schedule").schedule
+        touched += sum(len(document["kernels"]) > 1 for document in documents)
+        wrong = [str(finding) for document in documents if document["kernels"]  # else it is silent
+                 for finding in checker.check(document)]
+        if wrong:
+            raise Failure("; ".join(wrong), program)
+
+    for first, second in permutations(PARTS, 2):
+        for one, other in (("write", "write"), ("read", "write"), ("write", "read")):
+            program = _of_parts((*first, one), (*second, other))
+            if subject.supports(program):
+                subject.check_smallest(program, check)
+            else:
+                subject.skipped += 1
+    if subject.examples:
+        subject.met(touched, "no two parts of a value were touched by two kernels")
+
+
+@verifies("dependencies.waw.order", observe="schedule")
+@after("effects.value.eager")
+def test_who_was_overwritten_in_part_is_still_waited_for(subject: Subject) -> None:
+    """The second of four writes is half overwritten by the third; the last touches its rest."""
+    subject.require_stated("dependencies")
+    hazards = 0
+
+    def check(program: Program) -> None:
+        nonlocal hazards
+        for document in subject.check_values(program, "schedule").schedule:
+            hazards += len([*checker.hazards(document)])
+            if document["kernels"] and (wrong := checker.check(document)):
+                raise Failure("; ".join(map(str, wrong)), program)
+
+    for last in ("write", "read"):
+        for first in ((8, 12), (9, 16), (12, 13)):
+            program = _of_parts((*first, "write"), (2, 8, "write"), (0, 4, "write"), (5, 7, last))
+            if subject.supports(program):
+                subject.check_smallest(program, check)
+            else:
+                subject.skipped += 1
+    if subject.examples:
+        subject.met(hazards, "no kernel touched what another one wrote")
+
+
+def _of_parts(*touches: tuple[int, int, str]) -> Program:
+    """A value of sixteen elements of which parts are written, or read, one after the other."""
+    statements: list[Statement] = [
+        {"do": "input", "to": "state", "dtype": "int32", "shape": [16], "data": "01000000" * 16}]
+    for number, (start, stop, kind) in enumerate(touches):
+        part = {"do": "shrink", "bounds": [[start, stop]]}
+        if kind == "write":
+            statements += [{"do": "constant", "to": f"v{number}", "dtype": "int32",
+                            "shape": [stop - start], "value": number + 2},
+                           {"do": "store", "target": "state", "from": [f"v{number}"],
+                            "view": [part]}]
+        else:
+            statements += [{**part, "to": f"p{number}", "from": ["state"]},
+                           {"do": "neg", "to": f"v{number}", "from": [f"p{number}"]}]
+    names = [f"v{number}" for number, (_, _, kind) in enumerate(touches) if kind == "read"]
+    return protocol.program([*statements, {"do": "observe", "names": ["state", *names]}])
+

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from conformance.generators import programs
+from conformance.generators import packing_programs, programs, table_programs
 from conformance.oracle import checker
 from conformance.protocol import Program
-from conformance.runner.subject import Failure, Subject, same_values
+from conformance.runner.subject import PROFILES, Failure, Subject, same_values
 from conformance.suite import after, verifies
 from conformance.suite.test_fusion import apart, unfused
 
 WITHOUT_PLANNER = {"NO_MEMORY_PLANNER": 1}
+#: Rows and columns of a table that nobody makes one kernel of because it is small.
+LARGE = 130
+#: Of so many temporaries a plan that claims to be the least has to be it.
+FEW = 40
 
 
 def with_temporaries(program: Program) -> Program:
@@ -85,6 +90,29 @@ def test_values_are_the_same_without_a_plan(subject: Subject) -> None:
     subject.for_programs(same, rule="memory.off.equal")
 
 
+@verifies("memory.reuse.disjoint+2")
+@after("effects.value.eager")
+def test_what_does_not_fit_in_place_is_read_before_it_is_overwritten(subject: Subject) -> None:
+    """Tables of one size: each made of the one before in one way, and of others in many."""
+    count = PROFILES[subject.profile].examples
+    ways, seeds = range(len(table_programs.WAYS)), range(subject.seed * count,
+                                                         (subject.seed + 1) * count)
+    alone, usual = apart(subject), dict[str, Any]()
+    asked = [(table_programs.chain(way, 7 if way % 2 else 24), alone) for way in ways]
+    asked += [(table_programs.between_sums(way, LARGE), usual) for way in table_programs.LINES]
+    asked += [(table_programs.random_program(seed, 5 + seed % 3), alone if seed % 2 else usual)
+              for seed in seeds]
+    for program, options in asked:
+        if not subject.supports(program):
+            subject.skipped += 1
+            continue
+
+        def check(each: Program, options: Mapping[str, Any] = options) -> None:
+            subject.check_values(each, **options)
+
+        subject.check_smallest(program, check)
+
+
 @verifies("memory.poison.unseen")
 @after("effects.value.eager")
 def test_nothing_reads_memory_that_was_freed(subject: Subject) -> None:
@@ -119,3 +147,52 @@ def test_two_processes_make_the_same_plan(subject: Subject) -> None:
         if one != two:
             raise Failure("two processes placed its temporaries differently", program)
     subject.met(placed, "no schedule had a temporary")
+
+
+@verifies("memory.reuse.disjoint+2", observe="memory")
+@after("effects.value.eager")
+def test_temporaries_that_fill_memory_without_a_gap(subject: Subject) -> None:
+    """What one of them loses to another is seen in the values, and in the document."""
+    met = 0
+    for seed in subject.part(range(24)):
+        program = packing_programs.packed(packing_programs.boxes(seed))
+        if not subject.supports(program):
+            subject.skipped += 1
+            continue
+        for document in subject.check_values(program, "memory", "schedule",
+                                             **apart(subject)).schedule:
+            met += meetings(document)
+            if wrong := [str(finding) for finding in checker.check_memory(document)]:
+                raise Failure("; ".join(wrong[:4]), program)
+    if subject.examples:
+        subject.met(met, "no two temporaries were ever alive together")
+
+
+@verifies("memory.plan.claimed", observe="memory")
+@after("memory.reuse.disjoint")
+def test_a_frugal_plan_needs_no_more_than_is_necessary(subject: Subject) -> None:
+    """Of temporaries that fill a rectangle, if none of them lies where a simple method puts it."""
+    subject.require_frugal("memory")
+    met = 0
+    for seed in subject.part(packing_programs.HARD, at_least=8):
+        boxes = packing_programs.boxes(seed)
+        program, enough = packing_programs.packed(boxes), packing_programs.least(boxes)
+        if not subject.supports(program):
+            subject.skipped += 1
+            continue
+        for document in subject.check_values(program, "memory", "schedule",
+                                             **apart(subject)).schedule:
+            if wasted := wasteful(document, enough):
+                raise Failure(wasted, program)
+            met += meetings(document)
+    if subject.examples:
+        subject.met(met, "no two temporaries were ever alive together")
+
+
+def wasteful(document: Mapping[str, Any], enough: int) -> str:
+    """What is wrong with a plan for few temporaries, of which it is known how much they need."""
+    memory = document.get("memory", {"placements": (), "planned": 0})
+    if len(memory["placements"]) > FEW or memory["planned"] <= enough:
+        return ""
+    return (f"{memory['planned']} bytes are planned for {len(memory['placements'])} temporaries, "
+            f"where {enough} are enough")

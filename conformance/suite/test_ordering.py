@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 
 from conformance import protocol
-from conformance.generators import programs
+from conformance.generators import packing_programs, programs
 from conformance.generators.programs import Draft
 from conformance.oracle import checker
 from conformance.protocol import Document, Program
 from conformance.runner.subject import Failure, NotClaimed, Subject, same_values
 from conformance.suite import after, verifies
+from conformance.suite.test_fusion import apart
+from conformance.suite.test_memory import with_temporaries
 
 
 @verifies("ordering.legal.permutation", observe="schedule")
@@ -137,3 +139,67 @@ def _stable(documents: list[Document]) -> str:
     return json.dumps([{key: field for key, field in document.items() if key != "cache"}
                        | {"key": document.get("cache", {}).get("key")}
                        for document in documents], sort_keys=True)
+
+
+@verifies("ordering.peak.claimed", observe="schedule")
+@after("ordering.legal.permutation")
+def test_a_frugal_order_has_no_higher_peak_than_that_of_the_numbers(subject: Subject) -> None:
+    subject.require_frugal("order")
+    alive = 0
+
+    def check(program: Program) -> None:
+        nonlocal alive
+        for document in subject.documents(with_temporaries(program), **apart(subject)):
+            alive += peak(document, document["order"])
+            numbers = sorted(document["order"])
+            if not checker.check_order(document, numbers):
+                _no_higher(document, numbers, program)
+
+    subject.for_programs(check)
+    subject.met(alive, "no schedule had a temporary")
+
+
+@verifies("ordering.chains.claimed", observe="schedule")
+@after("ordering.legal.permutation")
+def test_a_frugal_order_runs_one_chain_after_the_other(subject: Subject) -> None:
+    """Chains whose temporaries grow or shrink, written one by one and all together."""
+    subject.require_frugal("order")
+    alive = 0
+    for number, sizes in enumerate(((8, 4), (1, 7), (6, 3, 1), (1, 2, 5), (5,), (9, 2, 1, 1))):
+        for together in (True, False):
+            program = packing_programs.chains(3 + number % 3, sizes, together)
+            if not subject.supports(program):
+                subject.skipped += 1
+                continue
+            for document in subject.documents(program, **apart(subject)):
+                alive += peak(document, document["order"])
+                _no_higher(document, chain_by_chain(document), program)
+    if subject.examples:
+        subject.met(alive, "no schedule had a temporary")
+
+
+def _no_higher(document: Document, other: list[int], program: Program) -> None:
+    mine, least = peak(document, document["order"]), peak(document, other)
+    if mine > least:
+        raise Failure(f"{mine} bytes of temporaries are alive at once in the order "
+                      f"{document['order']}, and {least} in the order {other}", program)
+
+
+def peak(document: Document, order: list[int]) -> int:
+    """The most bytes of temporaries that are alive at once, if the kernels run in this order."""
+    handed_over = {**document.get("memory", {"alignment": 1}), "placements": []}
+    return checker.lower_bounds({**document, "order": order, "memory": handed_over})[0]
+
+
+def chain_by_chain(document: Document) -> list[int]:
+    """The kernels in the order of their numbers, but each behind all of the chains before its own.
+
+    A chain is named by the first of its kernels.
+    """
+    chain = {kernel: kernel for kernel in document["order"]}
+    for kernel in document["order"]:
+        before = [chain[each["before"]] for each in document["dependencies"]
+                  if each["after"] == kernel]
+        chain[kernel] = min([kernel, *before])
+    place = {kernel: position for position, kernel in enumerate(document["order"])}
+    return sorted(document["order"], key=lambda kernel: (chain[kernel], place[kernel]))

@@ -305,3 +305,116 @@ def _explained(subject: Subject, before: list[Program], program: Program,
         return Failure(f"{text}, after {len(before)} others that differ in one thing", program)
     return Failure(f"{text}, after this program in the same process:\n{protocol.paste(first)}",
                    program)
+
+
+# Programs that differ in sizes ------------------------------------------------------------------
+
+
+#: Rows and columns: one that grows, one that depends on the other for a while and then does not,
+#: sizes that come again, one element, and more than a plan for the first ones may have place for.
+SIZES = ((5, 4), (7, 4), (6, 4), (5, 4), (4, 8), (6, 12), (5, 9), (3, 3), (5, 1), (40, 4), (7, 4),
+         (9, 5), (11, 2), (8, 7), (6, 13), (5, 4))
+#: So often a program comes once more: an implementation may now make a plan for it alone.
+OFTEN = 18
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
+def test_one_program_at_many_sizes(subject: Subject) -> None:
+    """Other sizes, positions and numbers, one after the other, and under each setting that decides
+    what a program has from those before it."""
+    across = subject.info.choices.get("across", subject.info.settings)
+    settings: list[dict[str, int]] = [{}, *({each: 1} for each in across)]
+    for place, options in enumerate(settings):
+        subject.adapter.reset()
+        for number, form in enumerate(subject.part(FORMS, at_least=2)):
+            sizes = SIZES if (place + number) % 3 else (*SIZES, *SIZES[-1:] * OFTEN)
+            for turn, (rows, columns) in enumerate(sizes):
+                draft = Draft()
+                form(draft, rows, columns, turn // 3 + 0.3)
+                program = _finished(draft)
+                if subject.supports(program):
+                    subject.check_values(program, settings=options)
+                else:
+                    subject.skipped += 1
+
+
+def _table(draft: Draft, rows: int, columns: int, seed: int = 0) -> str:
+    numbers = (np.arange(rows * columns) * (2 * seed + 5) + seed) % 13 - 5
+    return given(draft, numbers.reshape(rows, columns), "float32")
+
+
+def _scaled(draft: Draft, x: str, number: float) -> str:
+    return draft.add("mul", x, draft.constant(draft.kinds[x], number))
+
+
+def _centred(draft: Draft, rows: int, columns: int, number: float) -> None:
+    x = _table(draft, rows, columns)
+    mean = draft.add("mean", x, axes=[0], keepdims=True)
+    rest = draft.add("sub", x, draft.add("expand", mean, shape=[rows, columns]))
+    draft.add("softmax", _scaled(draft, rest, number), axis=1)
+
+
+def _multiplied(draft: Draft, rows: int, columns: int, number: float) -> None:
+    x, y = _table(draft, rows, columns), _table(draft, rows, columns, 1)
+    product = draft.add("matmul", x, draft.add("permute", y, order=[1, 0]))
+    draft.add("sum", _scaled(draft, product, number), axes=[1], keepdims=False)
+
+
+def _shifted(draft: Draft, rows: int, columns: int, number: float) -> None:
+    x = _table(draft, rows, columns)
+    late = draft.add("shrink", x, bounds=[[1, rows], [0, columns]])
+    early = draft.add("shrink", x, bounds=[[0, rows - 1], [0, columns]])
+    change = draft.add("sub", late, _scaled(draft, early, number))
+    draft.add("flip", draft.add("pad", change, widths=[[1, 2], [0, 1]]), axes=[0])
+
+
+def _merged(draft: Draft, rows: int, columns: int, number: float) -> None:
+    x = _table(draft, rows, columns)
+    flat = _scaled(draft, draft.add("reshape", x, shape=[rows * columns]), number)
+    turned = draft.add("permute", draft.add("reshape", flat, shape=[columns, rows]), order=[1, 0])
+    draft.add("sub", turned, x)
+
+
+def _joined(draft: Draft, rows: int, columns: int, number: float) -> None:
+    x, y = _table(draft, rows, columns), _table(draft, rows, columns, 2)
+    some = draft.add("shrink", y, bounds=[[rows - 3, rows - 1], [0, columns]])
+    above = draft.add("pad", x, widths=[[0, 2], [0, 0]])
+    below = draft.add("pad", _scaled(draft, some, number), widths=[[rows, 0], [0, 0]])
+    draft.add("add", above, below)
+
+
+def _gathered(draft: Draft, rows: int, columns: int, number: float) -> None:
+    x = _table(draft, rows, columns)
+    index = given(draft, np.arange(2 * rows) * 3 % rows, "int32")
+    draft.add("add", draft.add("gather", _scaled(draft, x, number), index),
+              draft.add("pad", x, widths=[[rows, 0], [0, 0]]))
+
+
+def _running(draft: Draft, rows: int, columns: int, number: float) -> None:
+    x = _table(draft, rows, columns)
+    summed = draft.add("cumsum", draft.add("cumsum", x, axis=1), axis=0)
+    top = draft.add("max", _scaled(draft, summed, number), axes=[0, 1], keepdims=True)
+    draft.add("sub", summed, draft.add("expand", top, shape=[rows, columns]))
+
+
+def _overwritten(draft: Draft, rows: int, columns: int, number: float) -> None:
+    x, y = _table(draft, rows, columns), _table(draft, rows, columns, 1)
+    before = draft.add("neg", x)
+    part = draft.add("shrink", y, bounds=[[0, rows - 2], [0, columns]])
+    draft.append({"do": "store", "target": x, "from": [_scaled(draft, part, number)],
+                  "view": [{"do": "shrink", "bounds": [[1, rows - 1], [0, columns]]}]})
+    draft.add("where", draft.add("less", before, y), x, before)
+
+
+def _spread(draft: Draft, rows: int, columns: int, number: float) -> None:
+    x = _table(draft, rows, columns)
+    shape = [rows, rows, columns]
+    one = draft.add("expand", draft.add("reshape", x, shape=[1, rows, columns]), shape=shape)
+    other = draft.add("expand", draft.add("reshape", x, shape=[rows, 1, columns]), shape=shape)
+    draft.add("sum", draft.add("maximum", one, _scaled(draft, other, number)), axes=[1],
+              keepdims=False)
+
+
+FORMS = (_centred, _multiplied, _shifted, _merged, _joined, _gathered, _running, _overwritten,
+         _spread)

@@ -435,3 +435,65 @@ def test_one_body_for_arguments_of_several_lengths(subject: Subject) -> None:
             statements.append({"do": "calls", "given": [{"x": name}] * 3, "nested": 0,
                                "statements": body})
         _right_or_refused(subject, protocol.program(statements))
+
+
+# Gradients inside of a body ---------------------------------------------------------------------
+
+
+def _loss(source: str) -> list[Statement]:
+    """A number that depends on `source` and on t1: the sum of their product squared."""
+    return [{"do": "mul", "to": "product", "from": [source, "t1"]},
+            {"do": "mul", "to": "squared", "from": ["product", "product"]},
+            {"do": "sum", "to": "loss", "from": ["squared"], "axes": [0], "keepdims": False}]
+
+
+def _slope(target: str, name: str = "slope") -> Statement:
+    return {"do": "gradient", "to": name, "from": ["loss", target]}
+
+
+SMALLER: list[Statement] = [
+    {"do": "constant", "to": "rate", "dtype": "float32", "shape": [4], "value": 0.0625},
+    {"do": "mul", "to": "step", "from": ["slope", "rate"]},
+    {"do": "sub", "to": "next", "from": ["t0", "step"]},
+    {"do": "assign", "target": "t0", "from": ["next"]}]
+
+
+def _right_if_supported(subject: Subject, program: Program) -> None:
+    if subject.supports(program):
+        _right_or_refused(subject, program)
+    else:
+        subject.skipped += 1
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
+def test_a_step_of_training_at_each_call(subject: Subject) -> None:
+    """The gradient by a state, which is made smaller by it; looked at in each call, and after."""
+    subject.require("gradient")
+    body = [*_loss("t0"), _slope("t0"), *SMALLER]
+    for shown, count in (([], 6), (_shown("loss", "slope"), 4), (_shown("slope"), 1)):
+        _right_if_supported(subject, _around([], [*body, *shown], _shown("t0", "t1"), count))
+
+
+@verifies("replay.call.any", observe="replay")
+@after("effects.value.eager")
+def test_gradients_by_two_values_at_each_call(subject: Subject) -> None:
+    """By a state and by what stays; and with a state that gets the gradient.  What the first one
+    becomes depends on neither, or else one would be differentiated through it."""
+    subject.require("gradient")
+    larger: list[Statement] = [{**SMALLER[0], "value": 0.5},
+                               {"do": "add", "to": "next", "from": ["t0", "rate"]}, SMALLER[-1]]
+    both = [*_loss("t0"), _slope("t0"), _slope("t1", "other"), *larger]
+    turned: list[Statement] = [{"do": "assign", "target": "t2", "from": ["slope"]}]
+    for body in ([*both, *_shown("slope", "other")], [*both, *turned, *_shown("other", "t2")]):
+        _right_if_supported(subject, _around([], body, _shown("t0", "t1", "t2"), 4))
+
+
+@verifies("replay.arguments.call", observe="replay")
+@after("effects.value.eager")
+def test_gradients_by_an_argument_of_the_call(subject: Subject) -> None:
+    subject.require("gradient")
+    body = [*_loss("x"), _slope("x"), *_shown("slope")]
+    for order in ("00000", "00202", "02020"):
+        program = called(3, [{"x": f"t{number}"} for number in order], 0, body[:-1], watched=True)
+        _right_if_supported(subject, program)

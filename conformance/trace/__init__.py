@@ -10,6 +10,7 @@ saboteur, which is an implementation with one bug on purpose, with its attribute
                                           and code in a text is that of its source
     python -m conformance.trace lock      record the rules and their revisions in spec/rules.lock
     python -m conformance.trace matrix    the whole table, as Markdown (or --json)
+    python -m conformance.trace promises  what one can rely on, and how each promise is tested
 
 Nothing here imports the implementation: it reads text.
 """
@@ -35,7 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 #: Libraries on top of all chapters, which none of them imports, and what holds the parts together.
 USER_LIBRARIES = frozenset(
-    {"array_api", "complex", "fft", "models", "nn", "onnx", "torch", "__main__", "__init__"})
+    {"array_api", "assembly", "complex", "fft", "func", "models", "nn", "onnx", "torch", "__main__",
+     "__init__"})
 
 #: Chapters of text and tests only: their rules hold for all modules alike.
 WITHOUT_MODULE = frozenset({"conventions", "statements"})
@@ -261,6 +263,8 @@ def refuse_normative(project: Project, line: str, file: str, number: int) -> Non
 def read_code(project: Project, path: Path) -> None:
     """Collect the citations in the comments of one module, and the references in its texts."""
     text = path.read_text(encoding="utf-8")
+    if not CITATION.search(text) and not REFERENCE.search(text):
+        return  # to take a text apart costs far more
     file = path.relative_to(project.root).as_posix()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
@@ -615,20 +619,15 @@ def matrix(root: Path = ROOT) -> list[dict[str, Any]]:
     """One row for each rule: the rule, and all that cites it."""
     project = load(root)
 
-    def of(places: list[Citation], rule: Rule) -> list[dict[str, Any]]:
-        return [asdict(place) for place in places if place.id == rule.id]
-
-    return [
-        {
-            **asdict(rule),
-            "chapter": rule.chapter,
-            "code": of(project.code, rule),
-            "tests": of(project.tests, rule),
-            "saboteurs": of(project.saboteurs, rule),
-            "exceptions": of(project.exceptions, rule),
-        }
-        for rule in project.rules
-    ]
+    kinds = {"code": project.code, "tests": project.tests, "saboteurs": project.saboteurs,
+             "exceptions": project.exceptions}
+    cited: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for kind, places in kinds.items():
+        for place in places:
+            cited.setdefault((kind, place.id), []).append(asdict(place))
+    return [{**asdict(rule), "chapter": rule.chapter,
+             **{kind: cited.get((kind, rule.id), []) for kind in kinds}}
+            for rule in project.rules]
 
 
 def matrix_text(rows: list[dict[str, Any]]) -> str:
@@ -646,13 +645,17 @@ def matrix_text(rows: list[dict[str, Any]]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.trace", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("check", "lock", "matrix"))
+    parser.add_argument("command", choices=("check", "lock", "matrix", "promises"))
     parser.add_argument("--json", action="store_true", help="the matrix as JSON")
     parser.add_argument("--root", type=Path, default=ROOT, help="the source checkout")
     options = parser.parse_args(arguments)
     if not (options.root / "spec").is_dir():
         print(f"{options.root} holds no spec/: run this in a source checkout", file=sys.stderr)
         return 2
+    if options.command == "promises":
+        from conformance.trace.promises import table
+        print(table())
+        return 0
     if options.command == "matrix":
         rows = matrix(options.root)
         print(json.dumps(rows, indent=1) if options.json else matrix_text(rows))

@@ -1,4 +1,5 @@
-"""A Python-Markdown extension: rules become anchored blocks, and `r[id]` in prose a link to one.
+"""A Python-Markdown extension: rules become anchored blocks, and `r[id]` in prose a link to one;
+`owner/name#12` is a link to an issue.
 
 Every link is written as `rule:ID`; the site's hook turns it into an address, since only it knows
 which page holds the rule. An id that `spec/` does not state is a warning, and so an error in a
@@ -69,6 +70,17 @@ class RuleLinks(InlineProcessor):
         return link, m.start(0), m.end(0)
 
 
+class IssueLinks(InlineProcessor):
+    """An issue of another project, `owner/name#12`."""
+
+    ANCESTOR_EXCLUDES = ("a",)
+
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[etree.Element, int, int]:
+        link = etree.Element("a", {"href": f"https://github.com/{m.group(1)}/issues/{m.group(2)}"})
+        link.text = m.group(0)
+        return link, m.start(0), m.end(0)
+
+
 class NormativeWords(InlineProcessor):
     """MUST, SHOULD and MAY stand out in a rule, the only place where they stand."""
 
@@ -79,12 +91,14 @@ class NormativeWords(InlineProcessor):
 
 
 class RulesExtension(Extension):
-    """Registers the three processors."""
+    """Registers the four processors."""
 
     def extendMarkdown(self, md: Markdown) -> None:
         md.parser.blockprocessors.register(RuleBlocks(md.parser), "rule", 95)
         # Below code spans (190), above links (160): `r[...]` in code stays code.
         md.inlinePatterns.register(RuleLinks(known_rules(), md), "rule-link", 175)
+        issues = IssueLinks(r"(?<![\w./-])([\w-]+/[\w.-]+)#(\d+)", md)
+        md.inlinePatterns.register(issues, "issue-link", 150)
         words = NormativeWords(r"\b(?:MUST NOT|MUST|SHOULD|MAY)\b", md)
         md.inlinePatterns.register(words, "rule-level", 5)
 

@@ -315,3 +315,11 @@ def test_a_chapter_states_its_laws_first() -> None:
             for note, law in pairwise(rules)
             if note.file == law.file and (note.tier, law.tier) == ("note", "law")]
     assert not late, "\n".join(late)
+
+
+def test_issues_of_others_are_links_in_prose() -> None:
+    markdown = pytest.importorskip("markdown")
+    text = "Seen as py-t/torch#12, `a/b#3`, [c/d#4](e.md), and x#5."
+    assert markdown.markdown(text, extensions=["conformance.trace.markdown_rules"]) == (
+        '<p>Seen as <a href="https://github.com/py-t/torch/issues/12">py-t/torch#12</a>, '
+        '<code>a/b#3</code>, <a href="e.md">c/d#4</a>, and x#5.</p>')

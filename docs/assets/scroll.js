@@ -2,8 +2,8 @@
 
 const WIDE = "pre > code, .md-typeset__scrollwrap, .matrix, .live-wide, figure.chart, .live-text";
 
-function mark() {
-  for (const each of document.querySelectorAll(WIDE)) {
+function mark(places) {
+  for (const each of places) {
     const beyond = each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1;
     if (beyond && !each.hasAttribute("tabindex")) {
       each.tabIndex = 0;
@@ -15,6 +15,10 @@ function mark() {
   }
 }
 
-mark();
-addEventListener("load", mark);
-new ResizeObserver(mark).observe(document.body);
+const markAll = () => mark(document.querySelectorAll(WIDE));
+markAll();
+addEventListener("load", markAll);
+new ResizeObserver(markAll).observe(document.body);
+// The theme takes the focus from code on a screen that is touched, whenever its size changes.
+new MutationObserver((changes) => mark(changes.map((one) => one.target).filter((one) => one.matches(WIDE))))
+  .observe(document.body, { subtree: true, attributeFilter: ["tabindex"] });

@@ -234,7 +234,7 @@ def rewrite_figure() -> str:
         kernel = result.schedule()[0].ast
     stages = []
     for place, row in enumerate(rewrites):
-        stages += [{"part": f"rule {place}", "name": "as it was written", "why": "",
+        stages += [{"part": f"rule {place}", "name": "a part, as it was written", "why": "",
                     "text": numbered(row["before"])},
                    {"part": f"rule {place}", "name": row["rule"], "why": "a rule of the rewriter",
                     "text": numbered(row["after"])}]

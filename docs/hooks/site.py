@@ -3,14 +3,15 @@
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
 `<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- rule-matrix: steps -->`,
 `<!-- mutation -->`, `<!-- agreement -->`, `<!-- dry-run -->`, `<!-- sanitized -->`,
-`<!-- onnx-nodes -->`, `<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails
-the build.
+`<!-- onnx-nodes -->`, `<!-- promises -->`, `<!-- mutants -->`, `<!-- figure: NAME -->`,
+`<!-- bench: schedule -->`. An unknown name fails the build.
 
 The chapters are pages, too, though they lie in `spec/` and not in `docs/`. Links in all texts are
 those of the repository, so that they also lead somewhere in an editor and on a code host.
 """
 from __future__ import annotations
 
+import gc
 import json
 import posixpath
 import re
@@ -26,23 +27,28 @@ import live
 import playground
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
+from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
+from mkdocs.utils.templates import TemplateContext
 
 from conformance import learn, protocol, trace
 from conformance.bench import table, timings
 from conformance.hardware import page as hardware
-from conformance.trace import markdown_rules, threats
+from conformance.trace import markdown_rules, promises, threats
 
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation"
-                   r"|agreement|dry-run|sanitized|onnx-nodes|solution)"
+                   r"|agreement|dry-run|sanitized|onnx-nodes|promises|mutants|solution)"
                    r"(?::\s*([\w.-]+))?\s*-->")
 PAGE_LINK = re.compile(r"(?<=\]\()(?!\w+:)([^()\s#]+\.md)(?=[#)])")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
-CELL_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
+CELL_NAME = re.compile(r'(<code>|<a class="rule-link"[^>]*>)([^<]*)')
 WORD_END = re.compile(r"(?<=[/_.])(?=\w)|(?<=[a-z0-9])(?=[A-Z])")
 LINK = re.compile(r'href="(rule|matrix):([^"]+)"')
+SOURCE = re.compile(r'<details class="mkdocstrings-source">.*?</details>', re.DOTALL)
+COLOUR = re.compile(r"</?span\b[^>]*>")
 REPORTS = trace.ROOT / "conformance" / "reports"
 RESULTS = trace.ROOT / "conformance" / "bench" / "results"
 
@@ -56,6 +62,7 @@ def on_pre_build(config: MkDocsConfig) -> None:
     """Forget what the last build read: texts change while `mkdocs serve` runs."""
     rows.cache_clear()
     reports.cache_clear()
+    tests_by_rule.cache_clear()
     markdown_rules.known_rules.cache_clear()
 
 
@@ -107,6 +114,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return sanitized()
         if kind == "onnx-nodes":
             return onnx_nodes()
+        if kind == "promises":
+            return promises.table(posixpath.relpath("spec", posixpath.dirname(source)), rows())
+        if kind == "mutants":
+            return mutants()
         if kind == "solution":
             return folded_solution(name or "")
         if kind == "bench":
@@ -132,6 +143,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         draw = {**figures.FIGURES, **lesson_figures.FIGURES, **live.FIGURES}.get(asked[2] or "")
         if draw is None:
             raise PluginError(f"{page.file.src_uri}: there is no figure {asked[2]!r}")
+        gc.freeze()  # a captured call looks for garbage: not among all that the build holds
         return draw().replace('src="asset:', f'src="{get_relative_url("assets/", page.url)}')
 
     def link(found: re.Match[str]) -> str:
@@ -140,9 +152,29 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'href="{get_relative_url(target, page.url)}#{kind[0]}-{name}"'
 
     def cell(found: re.Match[str]) -> str:
-        return CELL_CODE.sub(lambda code: breakable(code[0]), found[0])
+        return CELL_NAME.sub(lambda name: name[1] + breakable(name[2]), found[0])
 
     return LINK.sub(link, ASKED.sub(figure, CELL.sub(cell, html)))
+
+
+@event_priority(100)
+def _search_less(context: TemplateContext, page: Page, config: MkDocsConfig,
+                 nav: Navigation) -> None:
+    """Give the search plugin words: the colours of code are half of all tags, and bodies of
+    functions are not what a reader looks for.
+    """
+    page.whole_content = page.content  # type: ignore[attr-defined]
+    page.content = COLOUR.sub("", SOURCE.sub("", page.content or ""))
+
+
+@event_priority(-100)
+def _show_all(context: TemplateContext, page: Page, config: MkDocsConfig,
+              nav: Navigation) -> None:
+    """Show what the search plugin was not given."""
+    page.content = page.whole_content  # type: ignore[attr-defined]
+
+
+on_page_context = CombinedEvent(_search_less, _show_all)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
@@ -179,6 +211,16 @@ def reports() -> list[dict[str, Any]]:
         found.append({"header": lines[0], "tests": tests, "footer": lines[-1],
                       "name": path.stem, "expected": {each["test"]: each for each in entries}})
     return sorted(found, key=rank)
+
+
+@cache
+def tests_by_rule(name: str) -> dict[str, list[dict[str, Any]]]:
+    """The tests of a report that cite each rule."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for test in next(report["tests"] for report in reports() if report["name"] == name):
+        for rule in bare(test["rules"]):
+            found.setdefault(rule, []).append(test)
+    return found
 
 
 def rank(report: dict[str, Any]) -> int:
@@ -277,7 +319,7 @@ def place_link(place: dict[str, Any]) -> str:
 
 def verdict_cell(rule: str, report: dict[str, Any]) -> str:
     """The worst verdict on a rule; a red one leads to what shows it, on the same page."""
-    cited = [test for test in report["tests"] if rule in bare(test["rules"])]
+    cited = tests_by_rule(report["name"]).get(rule, [])
     worst = min(cited, key=lambda test: VERDICTS.index(test["verdict"]), default=None)
     if worst is None or worst["message"].endswith("is not claimed"):
         return "–"
@@ -332,7 +374,7 @@ def known_threats() -> str:
         title_ = each.test.split(".")[-1].removeprefix("test_").replace("_", " ")
         lines.append(f"| {each.issue} | {each.threat.happened} | {each.library} "
                      f"| [{title_}](#{anchor(names[each.report], test)}) | {each.statements} |")
-    return "\n".join(lines)
+    return threats.linked("\n".join(lines))
 
 
 def by_rule() -> str:
@@ -429,6 +471,42 @@ def mutation() -> str:
                       for each in score["survivors"]]
     code = fenced("text", "\n".join(survivors) or "    none").replace("\n", "\n    ")
     return "\n".join([*lines, "", '??? note "What survived"', "", f"    {code}", ""])
+
+
+def mutants() -> str:
+    """What the portable suite alone found of the mutants of `impl`, a row for each chapter, of
+    those that were drawn first and of later ones.
+    """
+    return "\n\n".join(_of_draw(json.loads(each.read_text(encoding="utf-8")))
+                       for each in sorted(REPORTS.glob("mutants-impl*.json")))
+
+
+def _of_draw(known: dict[str, Any]) -> str:
+    counts: dict[str, Counter[str]] = {}
+    for each in known["results"]:
+        for chapter in (each["kind"], "all"):
+            counts.setdefault(chapter, Counter())[_fate(each)] += 1
+    lines = [f"Seed {known['seed']}, commit `{known['commit'][:8]}`:", "",
+             "| chapter | drawn | " + " | ".join(FATES) + " |",
+             "|---|--:" + "|--:" * len(FATES) + "|"]
+    for chapter, count in sorted(counts.items(), key=lambda each: each[0] == "all"):
+        numbers = " | ".join(str(count[fate]) for fate in FATES)
+        lines.append(f"| {chapter} | {count.total()} | {numbers} |")
+    return "\n".join(lines)
+
+
+#: What can become of a mutant.
+FATES = ("found", "lives", "not decided", "not executed", "equivalent")
+
+
+def _fate(mutant: dict[str, Any]) -> str:
+    said = mutant["found by"]
+    if not said:
+        return "lives"
+    for words, fate in (("no time", FATES[2]), ("nothing", FATES[3]), ("equivalent", FATES[4])):
+        if said.startswith(words):
+            return fate
+    return FATES[0]
 
 
 def failures(report: dict[str, Any]) -> str:

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from impl.array_api.arrays import Array, another, array_of
 from impl.complex import Complex
-from impl.dtypes import DType, dtypes, least_upper_dtype, real_dtype
-from impl.errors import DTypeError
-from impl.host import np
+from impl.dtypes import DType, FloatInfo, IntegerInfo, dtypes, least_upper_dtype, real_dtype
+from impl.dtypes import finfo as _finfo
+from impl.dtypes import iinfo as _iinfo
 from impl.tensor import Tensor
 
 bool = dtypes.bool  # noqa: A001  # the standard's name
@@ -27,26 +27,6 @@ _KINDS: dict[str, tuple[DType, ...]] = {
     "numeric": _SIGNED + _UNSIGNED + (float32, float64, complex64, complex128)}
 
 
-class FloatInfo(NamedTuple):
-    """What a float holds."""
-
-    bits: int
-    eps: float
-    max: float
-    min: float
-    smallest_normal: float
-    dtype: DType
-
-
-class IntegerInfo(NamedTuple):
-    """What an integer holds."""
-
-    bits: int
-    max: int
-    min: int
-    dtype: DType
-
-
 def _dtype(value: Any) -> DType:
     found: DType = value.dtype if isinstance(value, (Tensor, Complex)) else value
     return found
@@ -61,20 +41,12 @@ def astype(x: Array, dtype: DType, /, *, copy: Any = True, device: Any = None) -
 
 def finfo(type: DType | Array, /) -> FloatInfo:  # noqa: A002
     """What a float dtype holds."""
-    dtype = _dtype(type)
-    if dtype.kind not in "fc":
-        raise DTypeError("finfo", f"{dtype!r} is no float dtype", "use iinfo")
-    known = np.finfo(dtype.numpy)
-    return FloatInfo(known.bits, float(known.eps), float(known.max), float(known.min),
-                     float(known.smallest_normal), real_dtype(dtype))
+    return _finfo(_dtype(type))
 
 
 def iinfo(type: DType | Array, /) -> IntegerInfo:  # noqa: A002
     """What an integer dtype holds."""
-    dtype = _dtype(type)
-    if dtype.kind not in "iu":
-        raise DTypeError("iinfo", f"{dtype!r} is no integer dtype", "use finfo")
-    return IntegerInfo(8 * dtype.itemsize, int(dtype.max), int(dtype.min), dtype)
+    return _iinfo(_dtype(type))
 
 
 def isdtype(dtype: DType, kind: Any) -> Any:

@@ -105,7 +105,7 @@ class Store:
         head, _, content = (self._read(path) or b"").partition(b"\n")
         words = head.decode("ascii", "replace").split(" ")
         named = words[2] if len(words) == 4 else ""
-        # r[impl caching.disk.trusted, cpu.object.trusted]
+        # r[impl caching.disk.trusted, cpu.object.trusted, caching.kept.equal]
         wanted = [FORMAT, kind, digest or named, _digest(content)]
         return content if words == wanted and path.name == _file_name(kind, named) else None
 

@@ -9,7 +9,7 @@ from typing import Any
 from impl import symbolic
 from impl.effects import Buffer, Effects, collect, constant_of, leaf_of, way
 from impl.errors import VariableError
-from impl.ir import MOVEMENT, Ops, UOp, toposort
+from impl.ir import MOVEMENT, Ops, UOp, bound_parts, toposort
 from impl.places import Place, place_of
 
 Row = tuple[Any, ...]
@@ -33,7 +33,7 @@ class _Variables:
 
     def slot(self, bind: UOp) -> int:
         """The slot of a bound variable."""
-        variable, value = bind.unbind()
+        variable, value = bound_parts(bind)
         known = self.names.setdefault(variable.arg[0], value)
         if known != value:  # r[impl caching.values.each, linear.variables.one-value]
             raise VariableError(variable.arg[0], f"is bound to {known} and to {value} "

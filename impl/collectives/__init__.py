@@ -1,4 +1,6 @@
-"""A mesh as one device, and what its devices send each other. Chapter: spec/collectives.md.
+"""A mesh as one device, and what its devices send each other.
+
+Chapter: spec/collectives.md.
 
     steps    the algorithms: who sends which part to whom, in which round
     running  the steps carried out on memories

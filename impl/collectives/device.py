@@ -67,6 +67,10 @@ class MeshProgram(Program):
         super().__init__(device, ast, members[0].optimized, members[0].arguments)
         self.members, self.source, self.numbers = list(members), members[0].source, device.numbers
 
+    def machine_code(self) -> str:
+        """That of the first device."""
+        return self.members[0].machine_code()
+
     def check(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """As each of the members asks."""
         for place, program in enumerate(self.members):

@@ -198,8 +198,8 @@ class Stretch:
         entry = self.entries[launch]
         assert isinstance(entry, Sent)
         if entry.nbytes != nbytes:
-            entry.nbytes = nbytes
-            self._renew(entry)
+            self._renew(entry)  # first: an interrupt may come in between
+            entry.nbytes = nbytes  # r[impl realize.failure.next+2]
 
     def _renew(self, entry: Sent) -> None:
         """What was prepared for a transfer is of no use any more."""

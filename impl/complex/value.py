@@ -477,9 +477,10 @@ class Complex:
                 (one.real, one.imag) if isinstance(one, Complex) else (one,))))
         return self
 
-    def known(self, operation: str, remedy: str) -> np.ndarray:
-        """The elements, for an operation the size of whose result depends on them."""
-        self.real.known(operation, remedy)
+    def known(self, operation: str, remedy: str, *why: str) -> np.ndarray:
+        """The elements, for an operation the size of whose result depends on them; or `why` else.
+        """
+        self.real.known(operation, remedy, *why)
         return self.numpy()
 
     def numpy(self) -> np.ndarray:

@@ -18,6 +18,7 @@ from impl.device import GlobalCounters
 from impl.device.kept import entry, missing_entries
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import free_after_fork
+from impl.progress import Progress
 from impl.render import SourceText, symbol
 
 #: A kernel's key, and its text.
@@ -165,19 +166,28 @@ class Build:
             self._start(unit)
         if self.alone:  # what a compiler refuses is better told of a kernel
             self.started.append(self.started.pop(0))
-        refused: CompileError | None = None
-        for unit, made in self.started:
-            try:
-                content = made.result()
-            except CompileError as error:  # the others are compiled, and need not be again
-                refused = refused or error
-                continue
-            GlobalCounters.compiled += sum(source is not RUNTIME for _, source in unit)
-            objects.keep(self.kept, unit, content)
+        refused = self._collect()
         if refused is not None:
             raise refused  # r[impl cpu.compile.failure]
         if objects.run is None:  # the first one that is loaded serves the process: it has workers
             objects.run = _RUN(objects.functions[self.runtime])
+
+
+    def _collect(self) -> CompileError | None:
+        """Load and keep what the compilers make; what they refused first."""
+        refused: CompileError | None = None
+        count = sum(len(unit) for unit, _ in self.started)
+        with Progress("compiling kernels", count) as progress:
+            for unit, made in self.started:
+                try:
+                    content = made.result()
+                except CompileError as error:  # the others are compiled, and need not be again
+                    refused = refused or error
+                else:
+                    GlobalCounters.compiled += sum(source is not RUNTIME for _, source in unit)
+                    self.objects.keep(self.kept, unit, content)
+                progress.step(len(unit))
+        return refused
 
 
 def _length(pairs: Sequence[Pair]) -> int:

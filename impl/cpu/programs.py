@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl.choosing import duration
+from impl.cpu.disassembly import machine_code
 from impl.cpu.objects import check_launched, launcher
 from impl.device import DeviceBackend, Launch, Memory, Table
 from impl.device.kept import KeptProgram
@@ -52,6 +53,10 @@ class CPUProgram(KeptProgram):
         found = copy.copy(self)
         found.shape = (chunks, max(1, threads // count), *others)
         return found
+
+    def machine_code(self) -> str:
+        """The instructions of the function, where objdump is installed."""
+        return machine_code(self.function)  # r[impl inspect.machine.loaded]
 
     def facts(self) -> dict[str, Any]:
         """What is kept of a program besides its object."""

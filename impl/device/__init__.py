@@ -13,13 +13,17 @@ from typing import Any, Protocol
 
 from impl import settings
 from impl.dtypes import DType
-from impl.errors import CompileError, DeviceError, VariableError
+from impl.errors import CompileError, DeviceError, VariableError, name_missing
 from impl.host import np
 from impl.ir import Ops, UOp, free_after_fork
 from impl.kernel import Analysis, DeviceLimits, Estimate, Work
 from impl.memory import ALIGNMENT
 from impl.multi import meshes
-from impl.places import Place, device_kind, spelled
+from impl.places import Place, device_kind, introduce, spelled
+
+#: What tinygrad calls some counts.
+_OF_TINYGRAD = {"kernel_count": "kernels", "global_ops": "operations", "global_mem": "bytes",
+                "mem_used": "allocated"}
 
 
 class Counters:
@@ -51,6 +55,17 @@ class Counters:
         self.kernels = self.operations = self.bytes = self.copies = self.copied_bytes = 0
         self.compiled = self.cache_hits = self.disk_hits = self.plan_hits = self.plan_misses = 0
         self.fresh, self.peak = 0, self.allocated
+
+    def __getattr__(self, name: str) -> int:
+        """A count under tinygrad's name.
+
+        Raises:
+            NameMissingError: nothing of this name is counted.
+        """
+        if name in _OF_TINYGRAD:
+            counted: int = getattr(self, _OF_TINYGRAD[name])
+            return counted
+        raise name_missing("GlobalCounters", name, self.__slots__)  # r[impl errors.name.missing]
 
     def launched(self, cost: Estimate, times: int = 1) -> None:
         """Count one kernel that ran; devices of a mesh may combine at the same time."""
@@ -156,6 +171,12 @@ class Program:
         reasons: tuple[str, ...] = self.optimized.arg.reasons
         return reasons
 
+    def machine_code(self) -> str:
+        """What the processor runs, as text, or why that cannot be shown; empty if the device does
+        not know.
+        """
+        return ""
+
     def cost(self, values: Sequence[int] = ()) -> Estimate:
         """Operations and bytes of one run with these values of the variables."""
         if self._cost is None:
@@ -215,7 +236,7 @@ class Table:
                          for program, memories, values in launches]
         for program, memories, values in self.launches:
             program.check(memories, values)
-        self._cost: list[Estimate] | None = None
+        self._counts: tuple[int, int, int] | None = None  # of a run, where they are known
 
     def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
         """Give one launch another memory for one argument."""
@@ -230,7 +251,7 @@ class Table:
         program, memories, values = self.launches[launch]
         program.check(memories, [*values[:variable], value, *values[variable + 1:]])
         values[variable] = value
-        self._cost = None
+        self._counts = None
 
     def run(self) -> None:
         """Run all launches in order, and count them."""
@@ -246,14 +267,18 @@ class Table:
 
     def note(self, times: int = 1) -> None:
         """Count all launches, so many times."""
-        if self._cost is None:
-            self._cost = [program.cost(values) for program, _, values in self.launches]
-            self._total = Estimate(sum(c.operations for c in self._cost),
-                                   sum(c.bytes for c in self._cost))
-        counters, total = GlobalCounters, self._total
-        counters.kernels += len(self.launches) * times
-        counters.operations += total.operations * times
-        counters.bytes += total.bytes * times
+        kernels, operations, size = self._counts or self._counted()
+        counters = GlobalCounters
+        counters.kernels += kernels * times
+        counters.operations += operations * times
+        counters.bytes += size * times
+
+    def _counted(self) -> tuple[int, int, int]:
+        """How many kernels, operations and bytes one run has."""
+        costs = [program.cost(values) for program, _, values in self.launches]
+        self._counts = (len(costs), sum(cost.operations for cost in costs),
+                        sum(cost.bytes for cost in costs))
+        return self._counts
 
     def replay(self) -> None:
         """Run all launches in order; each backend may have a faster way."""
@@ -425,7 +450,7 @@ class Registry:
     """All devices by name. `Device["CPU"]`, `Device["CPU:1"]`, `Device.DEFAULT`."""
 
     def __init__(self) -> None:
-        self.kinds: dict[str, tuple[type[DeviceBackend], Callable[[], str]]] = {}
+        self._kinds: dict[str, tuple[type[DeviceBackend], Callable[[], str]]] = {}
         self.opened: dict[str, DeviceBackend] = {}
         #: Opens a mesh; set by the chapter distributed.
         self.of_mesh: Callable[[Any], DeviceBackend] = DeviceBackend
@@ -434,7 +459,16 @@ class Registry:
 
     def register(self, backend: type[DeviceBackend], problem: Callable[[], str]) -> None:
         """Make a kind of device known; `problem()` says why it cannot be used, or is empty."""
-        self.kinds[backend.kind] = (backend, problem)
+        self._kinds[backend.kind] = (backend, problem)
+
+    @property
+    def kinds(self) -> dict[str, tuple[type[DeviceBackend], Callable[[], str]]]:
+        """Each kind of device, and what says why it cannot be used."""
+        if introduce:
+            for each in introduce:
+                each()
+            introduce.clear()
+        return self._kinds
 
     def canonical(self, name: str) -> Place:
         """The one spelling of a device's name: "cpu:0" is "CPU".
@@ -467,6 +501,9 @@ class Registry:
             return meshes[name]
         full = self.canonical(name)  # r[impl device.name.resolved+2]
         if full not in self.opened and (reason := self.kinds[device_kind(full)][1]()):
+            if device_kind(full) == "CPU":  # r[impl device.default.host]
+                self._announce(reason)
+                return Place(full.replace("CPU", "REFERENCE"))
             # r[impl device.name.resolved+2]
             raise DeviceError("device", f"{full} cannot be used: {reason}",
                               "use CPU or REFERENCE, or install what is missing")
@@ -496,11 +533,15 @@ class Registry:
         problem = self.kinds["CPU"][1]() if "CPU" in self.kinds else "it is not installed"
         if not problem:
             return _CPU
+        self._announce(problem)
+        return _REFERENCE
+
+    def _announce(self, problem: str) -> None:
+        """Say once why kernels are interpreted."""
         if not self.announced:  # r[impl device.default.line]
             self.announced = True
             print(f"tensor-schedule: using the REFERENCE device, which is slow: {problem}",
                   file=sys.stderr)
-        return _REFERENCE
 
 
 _CPU, _REFERENCE = Place("CPU"), Place("REFERENCE")

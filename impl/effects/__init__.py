@@ -12,9 +12,9 @@ which version a leaf names, and who still waits to read it.
     collecting  all that a schedule has to compute; who must not lose what they read
     turns       the lock of all that plans, runs and writes
 """
-from impl.effects.buffers import Buffer, Placeholder, new_buffer_node
+from impl.effects.buffers import Buffer, Placeholder, born_again, new_buffer_node
 from impl.effects.collecting import Effects, collect, unrealized
-from impl.effects.holders import Holder, living, living_here, register
+from impl.effects.holders import Holder, living, living_here, register, register_line
 from impl.effects.turns import lock
 from impl.effects.versions import (
     Forgotten,
@@ -31,7 +31,7 @@ from impl.effects.versions import (
 )
 from impl.effects.writes import way, write
 
-__all__ = ["Buffer", "Effects", "Forgotten", "Holder", "Placeholder", "advance", "collect",
-           "constant_of", "forget_realized", "in_the_middle", "is_lost", "leaf_of", "living",
-           "living_here", "lock", "mark_realized", "new_buffer_node", "recall_realized", "register",
-           "spoil", "unrealized", "was_computed", "way", "write"]
+__all__ = ["Buffer", "Effects", "Forgotten", "Holder", "Placeholder", "advance", "born_again",
+           "collect", "constant_of", "forget_realized", "in_the_middle", "is_lost", "leaf_of",
+           "living", "living_here", "lock", "mark_realized", "new_buffer_node", "recall_realized",
+           "register", "register_line", "spoil", "unrealized", "was_computed", "way", "write"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from impl.dtypes import DType
@@ -27,7 +27,7 @@ class Buffer:
     """
 
     __slots__ = ("number", "bit", "device", "dtype", "size", "host", "memory", "version", "nodes",
-                 "spoiled", "told", "shardings", "leaves", "__weakref__")
+                 "spoiled", "told", "shardings", "leaves", "weak", "__weakref__")
 
     def __init__(self, device: Place, dtype: DType, size: int,
                  host: Any = None) -> None:
@@ -43,6 +43,7 @@ class Buffer:
         self.told = -1  # the version whose leaf was told what it was computed from
         self.nodes: Sequence[weakref.ref[UOp]] = ()
         self.leaves: Sequence[weakref.ref[UOp]] = ()  # those that name this buffer
+        self.weak: weakref.ref[Buffer] | None = None  # to this buffer, once somebody has asked
         #: On a mesh: how a value of each shape that is seen here lies there.
         self.shardings: dict[Shape, Any] = _NO_SHARDINGS
 
@@ -54,6 +55,12 @@ class Buffer:
     def leaf(self, shape: Shape) -> UOp:
         """The node that denotes the present content, seen with this shape."""
         return leaf_node(self.dtype, (self, self.version, shape))
+
+    def reference(self) -> weakref.ref[Buffer]:
+        """A weak reference to this buffer, the same each time."""
+        if self.weak is None:
+            self.weak = weakref.ref(self)
+        return self.weak
 
     def alike(self, size: int | None = None) -> Buffer:
         """A new buffer of the same form, of another size perhaps."""
@@ -83,6 +90,13 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"<Buffer {self.number} {self.dtype.name}[{self.size}] on {self.device}>"
+
+
+def born_again(buffer: str, name: Callable[[Any], str]) -> str:
+    """The words that give a buffer the number of one that is made now; its bit stays: that is in
+    its leaf. `name` tells what an object is called.
+    """
+    return f"{buffer}.number = {name(next)}({name(_numbers)})"
 
 
 #: What holds no value that can be read: spoiled buffers, and placeholders.

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from impl.ir import UOp
@@ -36,6 +37,11 @@ _died, _this_thread = _live.pop, threading.get_ident
 def register(holder: Holder) -> None:
     """Note a living tensor: its value is observable until it dies."""
     _live[_Live(holder, _died)] = _this_thread()  # r[impl effects.rescue.dead]
+
+
+def register_line(holder: str, name: Callable[[Any], str]) -> str:
+    """The words of `register`; `name` tells what an object is called."""
+    return f"{name(_live)}[{name(_Live)}({holder}, {name(_died)})] = {name(_this_thread)}()"
 
 
 def living() -> list[Holder]:

@@ -26,6 +26,7 @@ class Turns:
                                 after_in_child=self.mutex.release)
         self.owner = 0  # the thread whose turn it is
         self.running: list[Any] = []  # calls that overwrite memory now, one within another
+        self.launching = False  # whether a captured call is looked at, or launched
         self.changes = 0  # how often a run has changed what a graph reads, or what is in memory
         self.disturbed = False
         self.guest = 0  # how often a thread has entered in another one's turn; the mutex is its own

@@ -44,7 +44,7 @@ def constant_of(node: UOp) -> UOp | None:
     """The number that every element of a node is, if it is known now. Also where it is in memory,
     a kernel has the number, and reads nothing.
     """
-    while node.op in _REPEATS:
+    while node.op in _REPEATS and node.src:  # in a plan of many programs memory stands on nothing
         node = node.src[0]
     return node if node.op is Ops.CONST else None
 

@@ -71,8 +71,10 @@ def export(function: Callable[..., Any], args: Sequence[Any], folder: str | os.P
         raise ExportError("export", f"target={target!r}", f"use one of {', '.join(_ALIGNMENTS)}")
     if weights not in ("file", "array"):
         raise ExportError("export", f"weights={weights!r}", "use file or array")
+    if not isinstance(args, (list, tuple)):
+        raise ExportError("export", f"args is {args!r:.60}", "give a tuple of arguments: (x,)")
     jit = function if isinstance(function, TinyJit) else TinyJit(function)
-    called = names.unique_name(jit.name if name is None else name)
+    called = names.unique_name(jit._name if name is None else name)
     made = artefact_of(jit, args, dict(kwargs or {}), called, target)
     home = Path(folder)
     home.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,8 @@ from impl.tensor import Tensor
 #: Ways to look for an attribute that are those of any object.
 _GENERIC: list[Any] = [kind.__getattribute__ for kind in (
     object, tuple, list, dict, set, frozenset, types.SimpleNamespace, types.FunctionType, int,
-    float, str, BaseException, types.ModuleType, Tensor)]
+    float, str, BaseException, types.ModuleType, Tensor, type, property, staticmethod,
+    classmethod)]
 #: Attributes of exceptions that lead to what a program knows by other names.
 _TRACES = ("__traceback__", "obj")
 
@@ -54,6 +55,9 @@ class Attributes(Notes):
 
     def attribute(self, thing: Any, name: str) -> Value:
         """The values that an attribute of a thing may have."""
+        if name == "grad" and self.frame is not None \
+                and not is_library(self.frame.code.co_filename):
+            self.reads.gradients = True
         if isinstance(thing, Created):
             if thing is self.raised and name in _TRACES:
                 return self.refuse(f"reads {name} of an exception", "name what is meant")
@@ -104,7 +108,7 @@ class Attributes(Notes):
                 return self.wrap(vars(value), path)
             if value.__name__ == "impl.settings" and name != "get":
                 return self.refuse(f"uses {path}", "do it outside of the function")
-            if pure.is_fixed(value.__name__) and name not in vars(value):
+            if pure.is_fixed_module(value) and name not in vars(value):
                 held = getattr(value, name, MISSING)  # imported when it is asked for
             elif "__getattr__" in vars(value) and name not in vars(value):
                 self.reads.note("absent", vars(value), name, path)
@@ -116,6 +120,9 @@ class Attributes(Notes):
                 held = getattr(value, name, MISSING)
             else:
                 held = self.reads.note("item", vars(value), name, path)
+                if held is MISSING:  # r[impl following.hooks.later]
+                    self.reads.note("absent", vars(value), "__getattr__",
+                                    f"{thing.path}.__getattr__")
             return NOTHING if held is MISSING else self.wrap(held, path)
         if isinstance(value, type):
             if value is Tensor and name == "training":
@@ -124,7 +131,7 @@ class Attributes(Notes):
             if value is Tensor and (added := self.of_tensor(thing, name)):
                 return frozenset(each.function if isinstance(each, Bound) else each
                                  for each in added)
-            if pure.is_own(value) or value.__module__ == "builtins":
+            if pure.is_own(value) or pure.home_of(value) == "builtins":
                 return self.intern(Native, thing, name)
             return self.of_class(thing, value, name, value.__mro__)
         if isinstance(value, Tensor) and type(value) is Tensor:
@@ -145,7 +152,8 @@ class Attributes(Notes):
                 and not isinstance(value, Tensor):
             return self.intern(Native, thing, name)
         if name == "__class__":
-            return self.wrap(type(value), path)
+            if found_in(type(value).__mro__, name) is vars(object)[name]:  # nobody can set it
+                return self.wrap(type(value), path)
         return self.of_class(thing, type(value), name)
 
     def of_class(self, thing: Any, kind: type, name: str,
@@ -162,9 +170,11 @@ class Attributes(Notes):
             return NOTHING if own is MISSING else self.wrap(own, path)
         if kind in pure.CLOSED and not is_type and not hasattr(outside and outside.value, name):
             return NONE  # a descriptor or the like
-        if kind.__getattribute__ not in _GENERIC and not is_type:
-            return self.refuse(f"reads {path}, and {kind.__name__} has a __getattribute__ of its "
-                               "own", "use plain attributes")
+        looking = type(kind) if is_type else kind  # r[impl following.hooks.later]
+        self.hook(looking, "__getattribute__")
+        if found_in(looking.__mro__, "__getattribute__") not in _GENERIC:
+            return self.refuse(f"reads {path}, and {looking.__name__} has a __getattribute__ of "
+                               "its own", "use plain attributes")
         found = found_in(order or kind.__mro__, name)
         if is_type and type(kind) is not type:
             of_meta = self.of_metaclass(thing, type(kind), name, found is MISSING)
@@ -187,12 +197,38 @@ class Attributes(Notes):
             return written | self.of_missing(thing, kind, name)
         for part in ("__get__", "__set__"):  # of a descriptor, or what may become one
             self.own(() if pure.is_own(type(found)) else type(found).__mro__, part)
-        return written | self.bound(thing, kind, name, found, path, is_type)
+        result = written | self.bound(thing, kind, name, found, path, is_type)
+        if not is_type and (isinstance(found, property) or _computes(found)):
+            result |= self.instead(thing, kind, name)  # it may raise an AttributeError
+        return result
+
+    def hook(self, kind: type, name: str) -> None:
+        """Note what a class has by a name that is asked for at every use of its objects: what is
+        added later is seen. Most often it is that of `object`, which one look at the class tells.
+        """
+        if type(kind) is not type:
+            self.own(kind.__mro__, name)
+        elif pure.is_open(kind) and not pure.is_fixed(pure.home_of(kind)):
+            self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
+
+    def special(self, thing: Any, name: str) -> Value:
+        """A method that Python itself calls, such as `__enter__`: it asks the class for it, and
+        what the object has by that name is nothing to it.
+        """
+        # r[impl following.special.class]
+        kind = thing.kind if isinstance(thing, Created) else \
+            type(thing.value) if isinstance(thing, Outside) else None
+        if kind is None or not pure.is_open(kind) or pure.is_own(kind):
+            return self.attribute(thing, name)
+        self.own(kind.__mro__, name)
+        found = found_in(kind.__mro__, name)
+        return NONE if found is MISSING else self.bound(
+            thing, kind, name, found, f"{kind.__name__}.{name}", False)
 
     def own(self, order: Sequence[type], name: str) -> None:
         """Note which of some classes has a name first, and what it is there."""
         for each in order:
-            if pure.is_open(each) and not pure.is_fixed(each.__module__):
+            if pure.is_open(each) and not pure.is_fixed(pure.home_of(each)):
                 self.reads.note("own", each, name, f"{each.__name__}.{name}")
             if name in vars(each):
                 break
@@ -200,15 +236,18 @@ class Attributes(Notes):
     def of_metaclass(self, thing: Any, meta: type, name: str, is_missing: bool) -> Value | None:
         """An attribute of a class that its metaclass has; None if the class itself comes first."""
         found = found_in(meta.__mro__, name)
-        if found is MISSING or meta.__module__ in ("abc", "enum"):
+        if found is MISSING or pure.home_of(meta) in ("abc", "enum"):
             asked = found_in(meta.__mro__, "__getattr__")
-            if not is_missing or not isinstance(asked, types.FunctionType) \
-                    or meta.__module__ in ("abc", "enum"):
+            if pure.home_of(meta) in ("abc", "enum"):
+                return None
+            self.own(meta.__mro__, name)  # r[impl following.hooks.later]
+            if not is_missing:
+                return None
+            self.own(meta.__mro__, "__getattr__")
+            if asked is MISSING:
                 return None
             self.own(thing.value.__mro__, name)
-            self.own(meta.__mro__, name)
-            return self.call(self.intern(Bound, self.only(asked, f"{meta.__name__}.__getattr__"),
-                                         thing), [self.wrap(name, name)], {})
+            return self.call(self.special(thing, "__getattr__"), [self.wrap(name, name)], {})
         self.own(meta.__mro__, name)
         if any(name in vars(each) for each in (type, object)) \
                 or not is_missing and not hasattr(type(found), "__set__"):
@@ -225,23 +264,25 @@ class Attributes(Notes):
                              f"{meta.__name__}.{name}")
         if meta is not None and hasattr(type(meta), name):  # of its metaclass
             return self.intern(Native, thing, name)
-        asked = found_in(kind.__mro__, "__getattr__")
-        if isinstance(asked, types.FunctionType) and meta is None:
-            self.own(kind.__mro__, name)
-            if always_raises(asked):
-                return NONE
-            return self.call(self.intern(Bound, self.only(asked, f"{kind.__name__}.__getattr__"),
-                                         thing), [self.wrap(name, name)], {})
         if meta is None:
             self.own(kind.__mro__, name)
-        else:
-            self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
+            return self.instead(thing, kind, name)
+        self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
         return NOTHING
+
+    def instead(self, thing: Any, kind: type, name: str) -> Value:
+        """What the `__getattr__` of a class says of a name that its objects do not have."""
+        self.own(kind.__mro__, "__getattr__")  # r[impl following.hooks.later]
+        asked = found_in(kind.__mro__, "__getattr__")
+        if asked is MISSING:
+            return NOTHING
+        return NONE if always_raises(asked) else self.call(
+            self.special(thing, "__getattr__"), [self.wrap(name, name)], {})
 
     def bound(self, thing: Any, kind: type, name: str, found: Any, path: str,
               is_type: bool) -> Value:
         """The value of an attribute of a class, as seen from its objects."""
-        fixed = pure.is_fixed(kind.__module__)
+        fixed = pure.is_fixed(pure.home_of(kind))
         captured = self.is_captured(found)
         if captured is not None:
             found = captured
@@ -256,11 +297,16 @@ class Attributes(Notes):
         if isinstance(found, types.FunctionType):
             function = self.only(found, path)
             return frozenset([function]) if is_type else self.intern(Bound, function, thing)
+        if _computes(found) and isinstance(found, (property, staticmethod, classmethod)):
+            return self.got(thing, kind, found, path, is_type)
         if isinstance(found, staticmethod):
             return self.wrap(found.__func__, path)
         if isinstance(found, classmethod):
+            if isinstance(found.__func__, property) or _computes(found.__func__):
+                return self.refuse(f"reads {path}, a class method around a "
+                                   f"{type(found.__func__).__name__}", "use a plain attribute")
             return self.intern(Bound, self.only(found.__func__, path), self.only(kind, path))
-        if is_type:
+        if is_type and not _computes(found):
             return self.wrap(found, path)
         if isinstance(found, property):
             if not isinstance(found.fget, types.FunctionType):
@@ -288,13 +334,17 @@ class Attributes(Notes):
                 return self.wrap(self.reads.note("attribute", thing.value, name, path), path)
             return self.refuse(f"reads {path}", "read it outside of the function")
         if hasattr(type(found), "__get__") and not isinstance(found, type):
-            getter = type(found).__get__
-            if isinstance(getter, types.FunctionType):
-                return self.call(self.intern(Bound, self.only(getter, path),
-                                             self.only(found, path)),
-                                 [frozenset([thing]), self.wrap(kind, path)], {})
+            if _computes(found):
+                return self.got(thing, kind, found, path, is_type)
             return self.refuse(f"reads {path}, a {type(found).__name__}", "use a plain attribute")
         return self.wrap(found, path)
+
+    def got(self, thing: Any, kind: type, found: Any, path: str, is_type: bool) -> Value:
+        """What the `__get__` of a descriptor gives."""
+        # r[impl following.descriptors.get]
+        owner = self.wrap(None, "None") if is_type else frozenset([thing])
+        return self.call(self.intern(Bound, self.only(type(found).__get__, path),
+                                     self.only(found, path)), [owner, self.wrap(kind, path)], {})
 
     def attributes(self, value: Value, name: str) -> Value:
         """The values that an attribute of an object may have."""

@@ -6,6 +6,7 @@ import collections
 import enum
 import functools
 import inspect
+import math
 import os
 import re
 import types
@@ -21,6 +22,7 @@ from impl.following.reads import (
     is_container,
 )
 from impl.following.things import (
+    FLOATS,
     FORMATS,
     NONE,
     NOTHING,
@@ -43,11 +45,18 @@ _PYTHON = os.path.dirname(os.__file__) + os.sep
 #: Functions of Python that see nothing of a size but what is noted of it.
 _BLIND = (isinstance, issubclass, callable, len, tuple, list, zip, enumerate, iter, reversed, next,
           slice, id, bool, type)
+#: What gives a float, whatever it is given.
+_FLOATS = (float, *(getattr(math, name) for name in dir(math) if not name.startswith((
+    "_", "is", "floor", "ceil", "trunc", "gcd", "lcm", "comb", "perm", "factorial"))
+    and callable(getattr(math, name))))
 #: Functions of Python whose result is new, whatever is in it.
 _NEW = (list, dict, set, sorted, zip, enumerate)
 #: Methods of any object that read all of its attributes.
 _WHOLE = frozenset(("__reduce__", "__reduce_ex__", "__getstate__", "__dir__", "__sizeof__",
                     "__subclasses__"))
+#: What says where random numbers are, or has them begin elsewhere; and what to do instead.
+_DRAWN = {**dict.fromkeys(("manual_seed", "set_rng_state"), "seed outside of the function"),
+          "get_rng_state": "read it outside of the function, and pass it as an argument"}
 #: A field of a text that names an attribute.
 _FIELDS = re.compile(r"{[^{}:!]*\.")
 
@@ -120,7 +129,8 @@ class Calls(Parts):
             return self.call_getattr(args)
         if value in (setattr, delattr):
             for target in args[0] if args else rest:
-                self.write(target, args[2] if len(args) > 2 else rest, "an attribute of")
+                self.call_setattr(target, args[1] if len(args) > 1 else rest,
+                                  args[2] if len(args) > 2 else rest, value is delattr)
             return NOTHING
         if value is dir and args:
             return self.call_dir(args[0])
@@ -154,21 +164,30 @@ class Calls(Parts):
         if self.trust and value.__code__.co_filename.startswith(_PYTHON):
             return self.given_away([*args, *kwargs.values(), rest], calls=False)
         if not pure.is_followed(value.__code__):
-            if value.__module__.startswith(("numpy.random", "impl.tensor.")) and \
-                    ("seed" in value.__name__ or value is Tensor.set_rng_state):
-                return self.refuse(f"calls {thing.path}", "seed outside of the function")
-            if value.__module__.startswith("numpy") and not pure.is_pure(value):
+            home = pure.module_of(value)
+            if home.startswith(("numpy.random", "impl.tensor.")) and \
+                    ("seed" in value.__name__ or value.__name__ in _DRAWN):
+                return self.refuse(f"calls {thing.path}",
+                                   _DRAWN.get(value.__name__, _DRAWN["manual_seed"]))
+            if home.startswith("numpy") and not pure.is_pure(value):
                 return self.not_followed(value, thing.path)
             wrapped = getattr(value, "__wrapped__", None)  # a function of ours that only checks
             if isinstance(wrapped, types.FunctionType) and pure.is_followed(wrapped.__code__):
-                return self.call(self.wrap(wrapped, thing.path), args, kwargs, rest)
-            if value.__module__.startswith(("impl.tensor.", "impl.torch")):
+                found = self.call(self.wrap(wrapped, thing.path), args, kwargs, rest)
+                return found if is_library(wrapped.__code__.co_filename) \
+                    else self.handed([found])  # the way back of `custom_gradient` is called
+            rest |= self.call_back(args[0] if args else NONE, [*args, *kwargs.values(), rest])
+            if home.startswith(("impl.tensor.", "impl.torch")):
                 # methods of tensors, as functions
                 return self.computed([*args, *kwargs.values(), rest])
-            inner = [self.wrap(cell.cell_contents, thing.path) for cell in value.__closure__ or ()
-                     if _filled(cell)]
-            return self.given_away([*args, *kwargs.values(), rest, *inner])
-        if not pure.is_fixed(value.__module__ or ""):
+            cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+            if any(pure.home_of(type(each)).startswith("impl.transforms") for each in cells):
+                # r[impl replay.state.parted]: it has values that no tensor holds
+                return self.refuse(f"calls {thing.path}, which knows what tensors were when it "
+                                   "was made", "make it inside of the function")
+            inner = [self.wrap(each, thing.path) for each in cells]
+            return self.handed([*args, *kwargs.values(), rest, *inner])
+        if not pure.is_fixed(pure.module_of(value)):
             self.reads.note("code", value, "", thing.path)
         names = value.__code__.co_varnames[:value.__code__.co_argcount]
         last = value.__defaults__ or ()
@@ -179,6 +198,30 @@ class Calls(Parts):
             self.reads.note("parts", value.__kwdefaults__, "", f"defaults of {thing.path}")
         return self.enter(thing, value.__code__, value.__globals__, thing.path, args, kwargs,
                           rest, defaults, value.__closure__)
+
+    def call_back(self, owners: Value, given: Sequence[Value]) -> Value:
+        """What a method of this library may call of the user's class that it is inherited by:
+        `forward` and `backward` of a `Function`.
+        """
+        # r[impl following.given.inherited]
+        found, frame = NONE, self.frame
+        for thing in owners:
+            kind = thing.kind if isinstance(thing, Created) else thing.value if isinstance(
+                getattr(thing, "value", None), type) else type(getattr(thing, "value", None))
+            if frame is None or kind is None or not pure.is_open(kind) or pure.is_own(kind) \
+                    or thing in self.active or not any(map(pure.is_own, kind.__mro__)):
+                continue
+            made = frame.site((frame.line, "context"))  # what they hand to one another
+            made.named = True
+            self.put(made.contents, frozenset().union(*given))
+            names = [name for base in kind.__mro__ if pure.is_open(base) and not pure.is_own(base)
+                     for name in list(vars(base)) if name[:2] != "__"]
+            self.active.add(thing)
+            for name in names:
+                found |= self.call(self.attribute(thing, name), [], {},
+                                   frozenset(made.contents) | {made})
+            self.active.discard(thing)
+        return found
 
     def call_getattr(self, args: Sequence[Value]) -> Value:
         """`getattr(object, name)` with names that are known."""
@@ -193,6 +236,16 @@ class Calls(Parts):
                 found |= self.attributes(args[0], name.value)
         return found
 
+    def call_setattr(self, target: Any, names: Value, value: Value, deletes: bool) -> None:
+        """`setattr(object, name, value)`, or `delattr(object, name)`."""
+        self.write(target, value, "an attribute of")
+        kind = target.kind if isinstance(target, Created) else None
+        if kind is not None:  # one that is made here, whose class may have something to set it
+            known = dir(kind) if self.is_unsure(names) else [each.value for each in names]
+            for name in known:
+                if isinstance(name, str):
+                    self.setter(target, kind, name, value, deletes)
+
     def call_dir(self, things: Value) -> Value:
         """`dir(object)`: a list of the names that the object and its classes have."""
         found: Value = NOTHING
@@ -205,7 +258,7 @@ class Calls(Parts):
                                    "call it outside of the function")
             self.reads.note("names", value, "", f"dir({thing.path})")
             for base in type(value).__mro__:
-                if pure.is_open(base) and not pure.is_fixed(base.__module__):
+                if pure.is_open(base) and not pure.is_fixed(pure.home_of(base)):
                     self.reads.note("names", base, "", base.__name__)
             if thing not in self.listed:  # one list for one object, or nothing would ever be known
                 self.listed[thing] = dir(value)
@@ -232,7 +285,7 @@ class Calls(Parts):
             own = vars(value)
             self.elements(self.only(own, f"{thing.path}.__dict__"))
             for base in kind.__mro__:
-                if pure.is_open(base) and not pure.is_fixed(base.__module__):
+                if pure.is_open(base) and not pure.is_fixed(pure.home_of(base)):
                     self.reads.note("names", base, "", base.__name__)
         names = dict.fromkeys((*own, *(dir(kind) if kind is not None else pure.METHODS)))
         return NOTHING.union(*[self.attribute(thing, name) for name in names
@@ -252,26 +305,28 @@ class Calls(Parts):
         if value in (property, staticmethod, classmethod) or value is type:
             return self.refuse(f"makes a {value.__name__}", "define it outside of the function")
         if issubclass(value, enum.Enum):
-            return frozenset().union(*[self.wrap(each, thing.path) for each in value])
+            return self.call_enum(thing, value, args, kwargs, rest)
         if pure.is_own(value):
             self.given_away([*args, *kwargs.values(), rest])
             return NOTHING
-        if pure.is_pure(value) and not (issubclass(value, BaseException) and any(
-                isinstance(found_in(value.__mro__, name), types.FunctionType)
-                for name in ("__init__", "__new__"))):
-            for base in value.__mro__ if issubclass(value, BaseException) else ():
+        if issubclass(value, BaseException) and pure.is_open(value):
+            for base in value.__mro__:
                 for name in list(vars(base)):  # who catches it may read any of them
                     self.own((base,), name)
+        elif pure.is_pure(value):
             return self.call_pure(value, thing.path, args, kwargs, rest)
-        if value.__module__ in ("builtins",) or type(value) not in (type, abc.ABCMeta) \
+        if pure.home_of(value) == "builtins" or type(value) not in (type, abc.ABCMeta) \
                 or frame is None:
             return self.refuse(f"makes a {value.__module__}.{value.__qualname__}",
                                "make it outside of the function")
         made = frame.site((frame.line, "object"), value)
         self.put(made.contents, frozenset().union(rest, *args, *kwargs.values()))
-        for name in ("__new__", "__init__"):
+        for name in ("__new__", "__init__", "__del__"):
             self.own(value.__mro__, name)
             start = found_in(value.__mro__, name)
+            if name == "__del__":
+                self.call(self.special(made, name), [], {})
+                continue
             function = start.__func__ if isinstance(start, staticmethod) else start
             if name == "__new__" and is_library(getattr(
                     getattr(function, "__code__", None), "co_filename", "")):
@@ -281,12 +336,26 @@ class Calls(Parts):
                 first = frozenset([thing]) if name == "__new__" else frozenset([made])
                 self.put(made.contents, self.call(self.wrap(function, f"{thing.path}.{name}"),
                                                   [first, *args], kwargs, rest))
+            elif name == "__init__" and not isinstance(start, types.WrapperDescriptorType):
+                self.call(self.special(made, name), args, kwargs, rest)
             elif name == "__new__" and start is not object.__new__ and not pure.is_pure(function) \
                     and not any(
                         base in (list, dict, set, tuple, BaseException) for base in value.__mro__):
                 return self.refuse(f"makes a {value.__qualname__}",
                                    "make it outside of the function")
         return frozenset([made])
+
+    def call_enum(self, thing: Outside, value: type[enum.Enum], args: Sequence[Value],
+                  kwargs: dict[str, Value], rest: Value) -> Value:
+        """The member of an enumeration that a value has, or what is given for one of none."""
+        found = frozenset().union(*[self.wrap(each, thing.path) for each in value])
+        self.own(value.__mro__, "_missing_")
+        missing = getattr(value._missing_, "__func__", None)
+        if isinstance(missing, types.FunctionType) and pure.module_of(missing) != "enum":
+            found |= self.call(self.attribute(thing, "_missing_"), args, kwargs, rest)
+        if type(value) is not enum.EnumMeta:
+            found |= self.call(self.special(thing, "__call__"), args, kwargs, rest)
+        return found
 
     def is_of_object(self, owner: Any) -> bool:
         """Whether `__new__` of a class, found by super(), is the one of `object`."""
@@ -342,6 +411,7 @@ class Calls(Parts):
         if function in (isinstance, issubclass):
             for each in frozenset().union(rest, *args[1:]):
                 self.checks(each)
+            self.asked(frozenset().union(rest, *args[:1]))
             return NOTHING
         if function in (callable, len):
             for each in frozenset().union(rest, *args[:1]):
@@ -358,6 +428,8 @@ class Calls(Parts):
         if pure.is_of_numpy(function) and any(map(_is_of_user, result)):
             return self.refuse(f"gives an object to {path}, which may use any method of it",
                                "give it an array")
+        if any(function is each for each in _FLOATS):
+            return FLOATS
         frame = self.frame
         assert frame is not None
         made = frame.site((frame.line, path))
@@ -384,18 +456,21 @@ class Calls(Parts):
         if isinstance(owner, Outside):
             value = owner.value
             if isinstance(value, type) and not pure.is_own(value):
-                if value.__module__ == "builtins" and name in pure.CHANGING or name in (
+                if pure.home_of(value) == "builtins" and name in pure.CHANGING or name in (
                         "__setattr__", "__delattr__"):
                     for each in args[0] if args else rest:
-                        self.write(each, given, "the contents of")
+                        if name in ("__setattr__", "__delattr__"):
+                            self.call_setattr(each, args[1] if len(args) > 1 else rest, given,
+                                              name == "__delattr__")
+                        else:
+                            self.write(each, given, "the contents of")
                 return self.given_away([given])
             if isinstance(value, Tensor):
                 return self.computed([given]) | {owner}
             if pure.is_own(type(value)) or isinstance(value, type):
-                if name == "manual_seed":
-                    return self.refuse(f"calls {owner.path}.{name}",
-                                       "seed outside of the function")
-                return self.given_away([given])
+                if name in _DRAWN:
+                    return self.refuse(f"calls {owner.path}.{name}", _DRAWN[name])
+                return self.handed([given])  # it may call an object, as custom_kernel does
             if name in pure.CHANGING or isinstance(value, collections.defaultdict) \
                     and name in ("__getitem__", "__missing__"):
                 return self.refuse(f"changes {owner.path}, which is outside, by .{name}()",
@@ -411,7 +486,9 @@ class Calls(Parts):
         if isinstance(owner, Created):
             self.put(owner.contents, given)
             if name == "throw":
-                self.put(self.raised.contents, given)
+                kinds = frozenset(each for each in given if isinstance(
+                    getattr(each, "value", None), type))
+                self.put(self.raised.contents, given - kinds | self.call(kinds, [], {}))
             if name not in ("append", "appendleft", "insert"):  # compared, or gone through
                 self.given_away([given, frozenset(owner.contents)], calls=False)
             inner = self.given_away([given]) if name in ("sort", "__init__", "map") else NOTHING

@@ -21,8 +21,8 @@ from impl.following.reads import (
     is_container,
 )
 from impl.following.things import (
+    NONE,
     NOTHING,
-    Bound,
     Created,
     Entered,
     Outcome,
@@ -79,12 +79,13 @@ class Following(Calls):
                 break
         return self.reads
 
-    def write(self, thing: Any, value: Value, what: str, name: str = "") -> None:
-        """Something is put into a thing."""
+    def write(self, thing: Any, value: Value, what: str, name: str = "",
+              deletes: bool = False) -> None:
+        """Something is put into a thing, or an attribute is taken from it."""
         if isinstance(thing, Created):
             self.put(thing.contents, value)
             if thing.kind is not None and name:
-                self.setter(thing, thing.kind, name, value)
+                self.setter(thing, thing.kind, name, value, deletes)
         elif isinstance(thing, Outside):
             held = thing.value
             if isinstance(held, Tensor) and type(held) is Tensor:
@@ -93,7 +94,7 @@ class Following(Calls):
                          and not isinstance(held, BaseException)):
                 return  # they have no attributes: an error, and no change
             if name and not isinstance(held, (type, types.ModuleType)) \
-                    and self.setter(thing, type(held), name, value):
+                    and self.setter(thing, type(held), name, value, deletes):
                 return
             if isinstance(held, (*pure.plain_types(), tuple, types.FunctionType)) and not name:
                 return
@@ -129,20 +130,31 @@ class Following(Calls):
             "return the value, or keep it in a Tensor that is assigned to")
         return True
 
-    def setter(self, thing: Any, kind: type, name: str, value: Value) -> bool:
-        """Call what a class has to set an attribute; whether there is something."""
-        found = found_in(kind.__mro__, name)
-        if isinstance(found, property) and isinstance(found.fset, types.FunctionType):
-            self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
-            self.call(self.intern(Bound, self.only(found.fset, name), thing), [value], {})
-            return True
-        setting = kind.__setattr__
-        if isinstance(setting, types.FunctionType) and pure.is_followed(setting.__code__):
-            self.reads.note("method", kind, "__setattr__", f"{kind.__name__}.__setattr__")
-            self.call(self.intern(Bound, self.only(setting, "__setattr__"), thing),
-                      [self.wrap(name, name), value], {})
-            return True
-        return False
+    def setter(self, thing: Any, kind: type, name: str, value: Value,
+               deletes: bool = False) -> bool:
+        """Call what a class has to set an attribute, or to delete it; whether there is something.
+        """
+        # r[impl following.hooks.later]
+        hook, descriptor = ("__delattr__", "__delete__") if deletes else ("__setattr__", "__set__")
+        given = [] if deletes else [value]
+        self.hook(kind, hook)
+        self.own(kind.__mro__, name)
+        found, setting = found_in(kind.__mro__, name), found_in(kind.__mro__, hook)
+        called: Value = NONE
+        if not isinstance(setting, types.WrapperDescriptorType) and not (isinstance(
+                setting, types.FunctionType) and not pure.is_followed(setting.__code__)):
+            called |= self.special(thing, hook)
+            self.call(called, [self.wrap(name, name), *given], {})
+        setting = MISSING if found is MISSING else found_in(type(found).__mro__, descriptor)
+        if isinstance(setting, types.FunctionType):
+            self.own(type(found).__mro__, descriptor)
+            called |= self.wrap(setting, name)
+            self.call(self.wrap(setting, name), [self.wrap(found, name), frozenset([thing]),
+                                                 *given], {})
+        elif isinstance(found, property) and (setting := found.fdel if deletes else found.fset):
+            called |= self.wrap(setting, name)
+            self.call(self.wrap(setting, name), [frozenset([thing]), *given], {})
+        return bool(called)
 
     def interpret(self, frame: Entered) -> None:
         """Go through the instructions of a function once, in their order."""

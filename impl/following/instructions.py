@@ -12,14 +12,17 @@ from typing import Any
 from impl.following.following import Following
 from impl.following.reads import is_container
 from impl.following.things import (
+    FLOATS,
     NONE,
     NOTHING,
+    PLAIN,
     SIZES,
     Created,
     Entered,
     Native,
     Outside,
     Value,
+    may_be_float,
 )
 from impl.following.versions import LAYOUT, VERSIONS
 from impl.host import np
@@ -65,6 +68,11 @@ def step(following: Following, frame: Entered, instruction: dis.Instruction,
         stack.pop()
         kept = stack if "END_SEND" in dis.opmap else stack[:-1]
         inner = elements(following, stack[-1], True)
+        for thing in stack[-1]:
+            if isinstance(thing, Outside) or isinstance(thing, Created) and thing.kind:
+                for sort in ("send", "throw", "close"):  # what the generator is told, is told it
+                    inner |= following.call(following.attribute(thing, sort), [], {},
+                                            following.caught())
         following.join(frame, instruction.argval, [*kept, inner])
         stack.append(inner)
         return stack
@@ -259,7 +267,7 @@ def _store_attribute(following: Following, frame: Entered, each: dis.Instruction
 def _delete_attribute(following: Following, frame: Entered, each: dis.Instruction,
                       stack: Stack) -> None:
     for thing in stack.pop():
-        following.write(thing, NONE, "", each.argval)
+        following.write(thing, NONE, "", each.argval, deletes=True)
 
 
 @operation("BINARY_SUBSCR")
@@ -322,7 +330,10 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
                 following.put(thing.contents, elements(following, right))
     if each.opname == "BINARY_OP" and each.argrepr.rstrip("=") not in _NOTED:
         following.count(left | right)
+    if may_be_float(left):
+        following.count(right)  # r[impl replay.sizes.same]: a size is not asked, if it stands there
     if each.opname == "CONTAINS_OP":
+        following.count(left)
         plain = not following.is_unsure(left)
         for thing in right:
             if plain and isinstance(getattr(thing, "value", None), _KEYED):
@@ -340,7 +351,11 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
             isinstance(thing, Outside) and type(thing.value) is Tensor for thing in left):
         stack.append(left)  # a tensor is assigned to, and is what it was
         return
-    result = NOTHING | found & SIZES
+    known = PLAIN | FLOATS
+    if following.is_unsure((left | right) - known):
+        result = NOTHING | found & SIZES
+    else:
+        result = FLOATS if may_be_float(left | right) or each.argrepr.startswith("/") else PLAIN
     if each.argrepr in ("+", "%") and (text := following.text(left)) != NOTHING:
         following.count(right)
         result = text
@@ -352,6 +367,8 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
         made = frame.site(each.offset)
         for thing in parts:
             following.put(made.contents, following.elements(thing))
+            if isinstance(thing, Outside) and each.argrepr == "|":  # one of some classes
+                following.put(made.contents, [thing])
             if isinstance(thing, Created) and thing.kind or isinstance(thing, Outside):
                 result |= following.operators(thing, changes=each.argrepr.endswith("="))
         result |= {made}
@@ -360,8 +377,8 @@ def _binary(following: Following, frame: Entered, each: dis.Instruction, stack: 
 
 #: Containers that look for a key.
 _KEYED = (dict, types.MappingProxyType)
-#: Operators that a size has symbolically.
-_NOTED = ("+", "-", "*", "//", "%")
+#: Operators that a size has symbolically, and the one that no size has.
+_NOTED = ("+", "-", "*", "//", "%", "@")
 
 
 def _is_atom(value: object) -> bool:
@@ -380,7 +397,7 @@ def _is(following: Following, frame: Entered, each: dis.Instruction, stack: Stac
 def _unary(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     given = stack.pop()
     following.given_away([given], calls=False)
-    stack.append(given & SIZES | NOTHING)
+    stack.append(given & SIZES | (FLOATS if may_be_float(given) else NOTHING))
 
 
 @operation("TO_BOOL")
@@ -472,42 +489,51 @@ def _length(following: Following, frame: Entered, each: dis.Instruction, stack: 
 def _match(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
     if each.opname.startswith("CHECK"):
         stack.pop()
+    elif any(isinstance(thing, (Outside, Created)) and not is_container(
+            getattr(thing, "value", None)) for thing in stack[-1]):
+        following.registered()  # a class may be registered as one of sequences, or of mappings
     stack.append(NOTHING)
 
 
 @operation("MATCH_KEYS")
 def _match_keys(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
-    stack.append(elements(following, stack[-2]) | {_made(following, frame, each, stack[-2])})
-
-
-def _made(following: Following, frame: Entered, each: dis.Instruction, value: Value) -> Created:
+    # r[impl following.patterns.read]
+    subject, keys = stack[-2:]
     made = frame.site(each.offset)
-    following.put(made.contents, elements(following, value))
-    return made
+    following.put(made.contents, elements(following, subject))
+    following.put(made.contents, following.call(
+        following.attributes(subject, "get"), [elements(following, keys), NOTHING], {}))
+    stack.append(NOTHING | {made})
 
 
 @operation("MATCH_CLASS")
 def _match_class(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
-    subject, _, names = popped(stack, 3)
+    # r[impl following.patterns.read]
+    subject, kinds, named = popped(stack, 3)
     made = frame.site(each.offset)
-    for thing in names:
-        if isinstance(thing, Outside):
-            for name in thing.value:
-                following.put(made.contents, following.attributes(subject, name))
-    following.put(made.contents, following.attributes(subject, "__match_args__"))
-    for thing in subject:
-        if isinstance(thing, Outside):
-            for name in getattr(type(thing.value), "__match_args__", ()):
-                following.put(made.contents, following.attributes(subject, name))
+    following.asked(subject)
+    names = {name for thing in named if isinstance(thing, Outside) for name in thing.value}
+    for kind in kinds:
+        following.checks(kind)
+        if each.arg:
+            listed = following.attribute(kind, "__match_args__")
+            names |= {name.value for name in elements(following, listed)
+                      if isinstance(name, Outside) and isinstance(name.value, str)}
+            if any(isinstance(thing, Created) for thing in listed):
+                following.refuse("matches by names that are computed", "name the attributes")
+            following.put(made.contents, subject)  # `int(n)` gives the subject itself
+    for name in sorted(names):
+        following.put(made.contents, following.attributes(subject, name))
     stack.append(frozenset([made]))
 
 
 @operation("BEFORE_WITH")
 def _enter(following: Following, frame: Entered, each: dis.Instruction, stack: Stack) -> None:
-    manager = stack.pop()
-    leave = following.attributes(manager, "__exit__")
+    leave, enter = (frozenset().union(*[following.special(thing, name) for thing in stack[-1]])
+                    for name in ("__exit__", "__enter__"))
+    stack.pop()
     following.call(leave, [NOTHING, following.caught(), NOTHING], {})
-    result = following.call(following.attributes(manager, "__enter__"), [], {})
+    result = following.call(enter, [], {})
     stack += [leave, result or NOTHING]
 
 

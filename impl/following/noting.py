@@ -12,6 +12,7 @@ from impl.following.reads import (
     Reads,
     Reason,
 )
+from impl.following.records import EXACT, attributes_of, is_named_tuple, is_record
 from impl.following.things import (
     NONE,
     NOTHING,
@@ -113,7 +114,7 @@ class Notes:
     def class_of(self, value: Any, path: str) -> None:
         """Note the class of an object, and which classes it comes from: both can be changed."""
         kind = type(value)
-        if pure.is_open(kind) or kind is types.ModuleType and not pure.is_fixed(value.__name__):
+        if pure.is_open(kind) or kind is types.ModuleType and not pure.is_fixed_module(value):
             self.reads.note("class", value, "", path)
             self.lineage(kind)
         if isinstance(value, type):
@@ -121,7 +122,7 @@ class Notes:
 
     def lineage(self, kind: type) -> None:
         """Note which classes a class comes from."""
-        if pure.is_open(kind) and not pure.is_fixed(kind.__module__):
+        if pure.is_open(kind) and not pure.is_fixed(pure.home_of(kind)):
             self.reads.note("attribute", kind, "__mro__", f"{kind.__name__}.__mro__")
 
     def argument(self, value: Any, path: str) -> Value:
@@ -132,18 +133,18 @@ class Notes:
             return NOTHING
         if isinstance(value, UOp) or symbolic.is_symbolic(value):
             return SIZES
-        if type(value) in (list, tuple, dict):
+        if type(value) in EXACT or is_named_tuple(value) or is_record(value):
+            kind = None if type(value) in EXACT else type(value)
             made = self.interned.setdefault(
-                ("argument", path), Created(None, len(self.interned)))
-            for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+                ("argument", path), Created(kind, len(self.interned)))
+            if kind is not None:
+                self.lineage(kind)
+            items = value.items() if isinstance(value, dict) else \
+                enumerate(value) if isinstance(value, (list, tuple)) else ()
+            for key, part in items:
                 made.contents |= self.argument(part, f"{path}[{key!r}]")
-            return frozenset([made])
-        if isinstance(value, tuple) or hasattr(type(value), "__dataclass_fields__"):
-            made = self.interned.setdefault(
-                ("argument", path), Created(type(value), len(self.interned)))
-            self.lineage(type(value))
-            for name in getattr(value, "_fields", getattr(value, "__dataclass_fields__", {})):
-                made.contents |= self.argument(getattr(value, name), f"{path}.{name}")
+            for name, part in attributes_of(value).items():
+                made.contents |= self.argument(part, f"{path}.{name}")
             return frozenset([made])
         return self.wrap(value, path)
 
@@ -204,6 +205,12 @@ class Notes:
         """The elements of a thing: see `parts`."""
         raise NotImplementedError
 
-    def write(self, thing: Any, value: Value, what: str, name: str = "") -> None:
+    def write(self, thing: Any, value: Value, what: str, name: str = "",
+              deletes: bool = False) -> None:
         """Something is put into a thing: see `following`."""
+        raise NotImplementedError
+
+    def setter(self, thing: Any, kind: type, name: str, value: Value,
+               deletes: bool = False) -> bool:
+        """Call what a class has to set an attribute: see `following`."""
         raise NotImplementedError

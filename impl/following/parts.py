@@ -8,6 +8,7 @@ import collections
 import enum
 import functools
 import types
+import typing
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,6 +30,7 @@ from impl.following.things import (
     Outside,
     SizeOutcome,
     Value,
+    found_in,
 )
 from impl.host import np
 from impl.tensor import Tensor
@@ -40,14 +42,18 @@ _NAMED = frozenset((
     "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
     "__dir__", "__sizeof__", "__call__", "__set_name__", "__subclasshook__", "__prepare__",
     "__replace__", "__annotate__", "__getnewargs__", "__getnewargs_ex__"))
-#: Functions of Python that look for an attribute by its name.
-_NAMING = (getattr, hasattr, setattr, delattr, vars, dir)
+#: Functions of Python that look for an attribute by its name, or ask for a class.
+_NAMING = (getattr, hasattr, setattr, delattr, vars, dir, isinstance, issubclass)
 _SHOWN = ("__repr__", "__str__", "__format__")
 #: What changes an object, and nothing calls that does not say so: `a[k] = v`, `a |= b`.
 _CHANGES = frozenset(("__setitem__", "__delitem__", *(f"__i{name}__" for name in (
     "add sub mul matmul truediv floordiv mod pow lshift rshift and xor or concat").split())))
 _LOOPING = ("__iter__", "__next__")
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+#: What makes a text of an exception, and reads its arguments only.
+_OF_ARGUMENTS: list[Any] = [BaseException.__str__, KeyError.__str__]
+#: Classes of what stands for one of some classes: `A | B`, `Union[A, B]`.
+_UNIONS = (types.UnionType, type(typing.Optional["int"]))
 
 
 class Parts(Attributes):
@@ -95,7 +101,7 @@ class Parts(Attributes):
         if not pure.is_open(type(value)) and hasattr(type(value), "__next__"):
             return self.refuse(f"goes through {path}, an iterator from outside, which each call "
                                "leaves shorter", "make a list of it")
-        if type(value).__module__ == "builtins" and type(value) is not object:
+        if pure.home_of(type(value)) == "builtins" and type(value) is not object:
             return self.refuse(f"looks into {path}, a {type(value).__name__}",
                                "use plain containers")
         return self.operators(thing, loop=loop)
@@ -135,8 +141,10 @@ class Parts(Attributes):
         """
         kind = thing.kind if isinstance(thing, Created) else type(thing.value)
         if kind in (None, pure.TUPLE_GETTER, *pure.CONTAINERS) or pure.is_own(kind) \
-                or issubclass(kind, BaseException) or kind.__module__ in ("enum", "abc"):
+                or pure.home_of(kind) in ("enum", "abc"):
             return NOTHING
+        if issubclass(kind, BaseException):  # r[impl following.exceptions.methods]
+            self.told(thing, kind, shown)
         key = "operators", thing, shown, changes, loop
         if key in self.active:
             return NOTHING
@@ -146,32 +154,49 @@ class Parts(Attributes):
         self.active.discard(key)
         return found
 
+    def told(self, thing: Any, kind: type, shown: bool) -> None:
+        """What an exception from outside carries, which is in its text."""
+        if not isinstance(thing, Outside):
+            return
+        text = found_in(kind.__mro__, "__str__")
+        if shown and text not in _OF_ARGUMENTS and not isinstance(text, types.FunctionType):
+            self.refuse(f"makes a text of {thing.path}, a {kind.__name__}",
+                        "make it outside of the function")
+        self.elements(self.only(self.reads.note("attribute", thing.value, "args",
+                                                f"{thing.path}.args"), thing.path))
+
     def operators_of(self, thing: Any, kind: type, shown: bool, changes: bool,
                      loop: bool) -> Value:
         """The results of the methods of a class that operators call."""
         found: set[Any] = set()
         for base in kind.__mro__:
-            if base.__module__ in ("builtins", "enum", "abc") or base is Tensor:
+            home = pure.home_of(base)
+            if home in ("builtins", "enum", "abc") or base is Tensor:
                 continue
             if base is types.SimpleNamespace:  # compared, and shown, by all of its attributes
                 found |= self.elements(self.only(vars(thing.value), thing.path)) \
                     if isinstance(thing, Outside) else thing.contents
                 continue
-            if pure.is_open(base) and not pure.is_fixed(base.__module__):
+            if pure.is_open(base) and not pure.is_fixed(home):
                 self.reads.note("names", base, "", base.__name__)
             for name, part in list(vars(base).items()):
-                if not (name.startswith("__") and name.endswith("__")) or name in _NAMED \
+                if not (name.startswith("__") and name.endswith("__")) \
+                        and not _gives_keys(kind, name, part) or name in _NAMED \
                         and not (shown and name in _SHOWN) or not changes and name in _CHANGES \
                         or loop and name not in _LOOPING:
                     continue
-                if isinstance(part, types.FunctionType) and part.__module__ == "enum":
+                if isinstance(part, types.FunctionType) and pure.module_of(part) == "enum":
                     continue  # of flags: what they give follows from their values
                 if isinstance(part, types.FunctionType):
                     self.reads.note("own", base, name, f"{base.__name__}.{name}")
                     found |= self.call(self.intern(Bound, self.only(part, name), thing),
                                        [frozenset([thing])] * 1, {}, loose=True)
+                elif _is_called(part):  # of another sort than a plain method
+                    found |= self.call(self.bound(thing, kind, name, part,
+                                                  f"{base.__name__}.{name}", False),
+                                       [frozenset([thing])], {}, loose=True)
                 elif isinstance(part, (types.WrapperDescriptorType, types.MethodDescriptorType)) \
-                        and base.__module__ not in ("enum", "abc", "typing"):
+                        and home not in ("enum", "abc", "typing"):
                     return self.refuse(f"uses a {kind.__name__}, which is not followed",
                                        "use plain containers, or read it outside of the function")
         return frozenset(found)
@@ -196,27 +221,56 @@ class Parts(Attributes):
         """What a method of a tensor, a number or a text gives: something that is computed, or what
         the functions that it is given return.
         """
-        found = self.given_away(values, True)
-        objects = self.call_objects([found])
-        return found | objects if objects or any(map(self.is_callable, found)) \
+        found = self.handed(values, True)
+        return found if any(map(self.is_callable, found)) or self.call_objects([found]) \
             else NOTHING | found & SIZES
+
+    def handed(self, values: Iterable[Value], shown: bool = False) -> Value:
+        """What a function of this library gives back, that may call what it is given: functions,
+        objects, and what these return.
+        """
+        # r[impl following.given.returned]
+        found = self.given_away(values, shown)
+        while not (objects := self.call_objects([found])) <= found:
+            found |= self.given_away([found | objects], shown)
+        return found
 
     def checks(self, thing: Any) -> None:
         """What `isinstance` asks of a class."""
+        # r[impl following.checks.class]
         if not isinstance(thing, (Outside, Created)):
             return
         kind = type(thing.value) if isinstance(thing, Outside) else thing.kind
-        if isinstance(thing, Created) or not issubclass(kind, type):
+        if isinstance(thing, Outside) and kind in _UNIONS:
+            for each in thing.value.__args__:
+                self.checks(self.only(each, thing.path))
+        elif isinstance(thing, Created) or not issubclass(kind, type):
             for each in self.elements(thing):
                 if each is not thing:
                     self.checks(each)
-        elif kind is abc.ABCMeta:
-            self.reads.note("answer", abc.get_cache_token, "", "the classes that are registered")
-        elif any(isinstance(getattr(kind, name), types.FunctionType)
-                 for name in ("__instancecheck__", "__subclasscheck__")):
-            if kind.__module__ == "typing":
+        elif kind is not type:
+            if issubclass(kind, abc.ABCMeta):
+                self.registered()
+            if issubclass(kind, type(typing.Protocol)):
                 self.refuse(f"asks for {thing.path}, a protocol", "ask for a class")
+            hook = found_in(thing.value.__mro__, "__subclasshook__")
+            code = getattr(getattr(hook, "__func__", hook), "__code__", None)
+            if code is not None and not pure.is_of_python(code.co_filename):
+                self.refuse(f"asks for {thing.path}, which has a __subclasshook__ of its own",
+                            "ask for a class")
             self.operators(thing)
+
+    def registered(self) -> None:
+        """Which classes are taken for those of an abstract one, is asked for."""
+        self.reads.note("answer", abc.get_cache_token, "", "the classes that are registered")
+
+    def asked(self, value: Value) -> None:
+        """What is asked of objects where it is asked which class they are of."""
+        for thing in value:  # r[impl following.checks.class]
+            kind = thing.kind if isinstance(thing, Created) else \
+                type(thing.value) if isinstance(thing, Outside) else None
+            if kind is not None and pure.is_open(kind) and not issubclass(kind, (type, Tensor)):
+                self.attribute(thing, "__class__")
 
     def call_objects(self, values: Iterable[Value]) -> Value:
         """Call the objects among some things that are no functions, but can be called."""
@@ -264,14 +318,16 @@ class Parts(Attributes):
                 if not pure.is_plain(value) and type(value) is not types.ModuleType \
                         or value is None:
                     self.operators(thing, True)
-        if calls:
-            rest = frozenset(found)
-            for thing in [each for each in found if self.is_callable(each)]:
-                if thing not in self.active:  # a function that is given itself is called once
-                    self.active.add(thing)
-                    found |= self.call(frozenset([thing]), [], {}, rest)
-                    self.active.discard(thing)
-        return frozenset(found)
+        if not calls:
+            return frozenset(found)
+        rest, made = frozenset(found), NONE
+        for thing in [each for each in found if self.is_callable(each)]:
+            if thing not in self.active:  # a function that is given itself is called once
+                self.active.add(thing)
+                made |= self.call(frozenset([thing]), [], {}, rest)
+                self.active.discard(thing)
+        # r[impl following.given.returned]: what they return may be called too
+        return rest | made if made <= rest else rest | self.given_away([rest | made], shown)
 
     def is_callable(self, thing: Any) -> bool:
         """Whether it is a function that others may call."""
@@ -300,3 +356,21 @@ class Parts(Attributes):
                                "return the value, and print it outside of the function")
         return self.refuse(f"calls {home}.{name}, which may do something else each time",
                            "call it outside of the function, and pass the result as an argument")
+
+
+def _gives_keys(kind: type, name: str, part: Any) -> bool:
+    """Whether it is what `dict(thing)` and `{**thing}` ask for the keys."""
+    return name == "keys" and found_in(kind.__mro__, "__getitem__") is not MISSING \
+        and not pure.is_of_python(getattr(getattr(part, "__code__", None), "co_filename", ""))
+
+
+def _is_called(part: Any) -> bool:
+    """Whether a class has by the name of a special method what is no plain function, and calls
+    code of Python: `__bool__ = property(...)`, or an object that can be called.
+    """
+    if isinstance(part, (*_FUNCTIONS, property, staticmethod, classmethod)):
+        return True
+    kind = type(part)
+    return pure.is_open(kind) and not pure.is_own(kind) and any(
+        isinstance(vars(base).get(name), types.FunctionType) for base in kind.__mro__
+        for name in ("__get__", "__call__"))

@@ -14,6 +14,7 @@ import math
 import operator
 import os
 import reprlib
+import sys
 import types
 from typing import Any
 
@@ -122,7 +123,7 @@ def is_pure(function: Any) -> bool:
     if kind is np.ufunc:
         return not all("O" in each for each in function.types)  # one made of a Python function
     home, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
-    if home in ("numpy", "numpy.linalg", "numpy.fft", "cmath"):
+    if home in ("numpy", "numpy.linalg", "numpy.fft", "cmath") and not is_open(kind):
         return name not in _STATEFUL and not isinstance(function, type)
     return isinstance(function, type) and issubclass(function, BaseException)
 
@@ -151,6 +152,39 @@ def is_fixed(module: str) -> bool:
     return module in _MODULES or module.startswith("impl.") and not module.startswith("impl.nn")
 
 
+def home_of(kind: type) -> str:
+    """The module that a class is of: nothing where that module does not have this very class by
+    its name. What users make can say any module of itself, as the data classes that are made by
+    a function do.
+    """
+    # r[impl following.homes.held]
+    home = kind.__module__
+    return "" if is_open(kind) and held_by_name(home, kind.__qualname__) is not kind else home
+
+
+def held_by_name(home: str, name: str) -> Any:
+    """What a module holds by a qualified name; None if it holds nothing, or is not imported."""
+    held: Any = sys.modules.get(home)
+    for part in name.split("."):
+        held = getattr(held, "__dict__", {}).get(part)
+    return held
+
+
+def module_of(function: types.FunctionType) -> str:
+    """The module whose names a function reads, whatever it says of itself: a decorator gives it
+    the name of another one.
+    """
+    # r[impl following.homes.held]
+    home = function.__globals__.get("__name__", "")
+    return home if getattr(sys.modules.get(home), "__dict__", None) is function.__globals__ else ""
+
+
+def is_fixed_module(module: types.ModuleType) -> bool:
+    """Whether a module is one of those that are taken as they are, and not only called so."""
+    name = getattr(module, "__name__", "")
+    return sys.modules.get(name) is module and is_fixed(name)
+
+
 def is_followed(code: types.CodeType) -> bool:
     """Whether the code of a function is looked through, as that of a user: not so our own, but for
     the layers and optimisers, which stand on top of all chapters.
@@ -163,11 +197,18 @@ def is_followed(code: types.CodeType) -> bool:
 
 def is_of_library(filename: str) -> bool:
     """Whether a file is of this library, or of Python's own."""
-    return is_library(filename) or filename.startswith(_PYTHON) and "site-packages" not in filename
+    return is_library(filename) or is_of_python(filename)
+
+
+def is_of_python(filename: str) -> bool:
+    """Whether a file is of Python's own modules, some of which are frozen into it."""
+    return filename.startswith("<frozen ") or filename.startswith(_PYTHON) \
+        and "site-packages" not in filename
 
 
 def is_own(kind: type) -> bool:
     """Whether a class is of this library, and not of its layers and optimisers."""
     home = kind.__module__
-    return (home == "impl" or home.startswith("impl.")) and not home.startswith("impl.nn")
+    return (home == "impl" or home.startswith("impl.")) and not home.startswith("impl.nn") \
+        and home_of(kind) == home
 

@@ -6,13 +6,15 @@ what they held, a run of the body does what it did. Chapter: spec/following.md.
 from __future__ import annotations
 
 import operator
+import struct
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from impl.following.pure import CONTAINERS, plain_types
+from impl.following.records import EXACT, is_record
 from impl.host import np
 from impl.tensor import Tensor
 from impl.tensor.parameters import dependence, dependent_bits
@@ -31,6 +33,14 @@ class _Missing:
 MISSING: Any = _Missing()
 
 
+def number_form(value: Any) -> tuple[Any, ...]:
+    """What tells a number from others of its type: 0.0 and -0.0 are two, and NaN has a sign."""
+    # r[impl replay.guard.complete]
+    if value == value or not isinstance(value, (float, complex)):
+        return (repr(value),)
+    return repr(value), struct.pack("dd", value.real, value.imag)
+
+
 def same(now: Any, before: Any) -> bool:
     """Whether two values are one to a program: numbers and texts by value and type, containers
     that do not change part by part, all else by identity.
@@ -41,7 +51,9 @@ def same(now: Any, before: Any) -> bool:
     if kind is not type(before):
         return False
     if kind is float or kind is complex or isinstance(now, np.generic):
-        return repr(now) == repr(before)  # 0.0 and -0.0 are two, and NaN is one
+        return number_form(now) == number_form(before)
+    if kind is range:  # two that are empty are equal
+        return (now.start, now.stop, now.step) == (before.start, before.stop, before.step)
     if kind is tuple:
         return len(now) == len(before) and all(map(same, now, before))
     return kind in plain_types() and bool(now == before)
@@ -51,19 +63,19 @@ def same(now: Any, before: Any) -> bool:
 class Read:
     """A place, and what it held. `kind` says how it is looked at:
 
-    `item`: `owner[key]` of a dict (names of modules among them), a list or an array of objects
-    `attribute`: `owner.key`
-    `class`: the class of an object
-    `own`: what a class itself has by a name, not what it inherits
-    `names`: the names that a class itself has
-    `absent`: no `key` in the dict `owner`
-    `cell`: the content of a cell
-    `parts`: all of a list, dict or set, in its order
-    `array`: the content of an array, or of other memory
-    `answer`: what a function says that reads a setting of a library
-    `code`: code and defaults of a function
-    `method`: `owner.key`, a method of a class
-    `tensor`: what a program sees of a tensor besides its elements
+    - `item`: `owner[key]` of a dict (names of modules among them), a list or an array of objects
+    - `attribute`: `owner.key`
+    - `class`: the class of an object
+    - `own`: what a class itself has by a name, not what it inherits
+    - `names`: the names that a class itself has
+    - `absent`: no `key` in the dict `owner`
+    - `cell`: the content of a cell
+    - `parts`: all of a list, dict or set, in its order
+    - `array`: the content of an array, or of other memory
+    - `answer`: what a function says that reads a setting of a library
+    - `code`: code and defaults of a function
+    - `method`: `owner.key`, a method of a class
+    - `tensor`: what a program sees of a tensor besides its elements
     """
 
     kind: str
@@ -188,6 +200,7 @@ class Reads:
     reasons: dict[Reason, None] = field(default_factory=dict)
     written: dict[tuple[str, int, str], Reason] = field(default_factory=dict)
     counted: bool = False  # whether Python may make a number of a symbolic size
+    gradients: bool = False  # whether the user's code looks at gradients, and may ask which are one
 
     def note(self, kind: str, owner: Any, key: Any, path: str) -> Any:
         """Note a place, and what it holds."""
@@ -197,6 +210,15 @@ class Reads:
             held = _LOOKS[kind](owner, key)
             found = self.places[at] = Read(kind, owner, key, held, path)
         return found.held
+
+    def known(self) -> frozenset[int]:
+        """The tensors and containers that the function can reach besides, by identity; with the
+        gradients that the tensors have now, if the user's code looks at those.
+        """
+        slopes = [id(each.grad) for each in self.tensors.values()] if self.gradients else []
+        objects = [each for place in self.places.values() for each in (place.owner, place.held)]
+        return frozenset((*self.tensors, *slopes, *(
+            id(each) for each in objects if isinstance(each, EXACT) or is_record(each))))
 
     def hold(self) -> bool:
         """Whether all places hold what they held."""
@@ -286,12 +308,12 @@ class Test:
         for place in places:
             self.line(f"if not ({self._test(place)}): return None")
 
-    def made(self, result: str) -> Any:
-        """The function."""
-        text = [*self.lines, f"        return {result}", "    except Exception:",
-                "        return None"]
+    def made(self, result: str, then: Sequence[str] = ()) -> Any:
+        """The function, and what is done `then` with the result, if all guards hold."""
+        text = [*self.lines, f"        {result if then else f'return {result}'}",
+                "    except Exception:", "        return None", *[f"    {line}" for line in then]]
         exec(compile("\n".join(text), "<guards>", "exec"), self.space)
-        return self.space["hold"]
+        return self.space.pop("hold")  # what knows itself is freed late
 
     def _test(self, place: Read) -> str:
         """The words of one guard."""

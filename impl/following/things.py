@@ -97,6 +97,18 @@ class SizeOutcome(Outcome):
     __slots__ = ()
 
 
+class PlainOutcome(Outcome):
+    """What is computed of numbers and texts of Python's own: no tensor, and no size."""
+
+    __slots__ = ()
+
+
+class FloatOutcome(PlainOutcome):
+    """A float that is computed so: a size that it meets is not asked."""
+
+    __slots__ = ()
+
+
 class TextOutcome(Outcome):
     """A text that is computed, of which it is known how it begins: `f"layer{n}"`."""
 
@@ -111,6 +123,8 @@ Value = frozenset[Any]
 NONE: Value = frozenset()
 NOTHING: Value = frozenset([Outcome()])
 SIZES: Value = NOTHING | {SizeOutcome()}
+PLAIN: Value = frozenset([PlainOutcome()])
+FLOATS: Value = frozenset([FloatOutcome()])
 SIZE_NAMES = frozenset(("shape", "size", "numel", "stride", "nbytes"))
 #: Functions of Python that make a text of what they are given.
 SHOWING = (str, repr, format, ascii, bytes)
@@ -146,3 +160,9 @@ class Entered:
 def found_in(order: Iterable[type], name: str) -> Any:
     """What the first of some classes that has a name has by it."""
     return next((vars(each)[name] for each in order if name in vars(each)), MISSING)
+
+
+def may_be_float(value: Value) -> bool:
+    """Whether a value may be a float that Python knows as such."""
+    return any(isinstance(each, FloatOutcome) or isinstance(getattr(each, "value", None),
+                                                            (float, complex)) for each in value)

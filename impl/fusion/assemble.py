@@ -13,6 +13,7 @@ from typing import Any
 
 from impl.dtypes import DType, Scalar
 from impl.fusion.groups import Group, Member
+from impl.fusion.narrow import expressed
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, identity, new_range
 from impl.multi import Transfer, gone_together
 from impl.places import Place
@@ -67,7 +68,7 @@ class _KernelBuilder:
         """Build the SINK."""
         stores = [store for member in self.group.members for store in self._stores(member)]
         info = KernelInfo(self._name(), tuple(self.prefix), tuple(self.variables.values()))
-        ast = UOp(Ops.SINK, stores[0].dtype, tuple(stores), info)
+        ast = expressed(UOp(Ops.SINK, stores[0].dtype, tuple(stores), info))
         return Kernel(ast, tuple(self.arguments), tuple(self.variables), self.group.device,
                       self.group.members[0].stage.task)
 
@@ -254,7 +255,7 @@ class Assembler:
         given = group.members[0].stage.given
         if given is not None:  # r[impl custom.kernel.alone]
             arguments = tuple(self.storage_of[value] for value in given.values)
-            return Kernel(given.ast, arguments, (), group.device)
+            return Kernel(expressed(given.ast), arguments, (), group.device)
         key, storages = self._describe(group)
         known = self.known.get(key)  # r[impl fusion.kernel.canonical+2]
         if known is None:

@@ -19,7 +19,7 @@ from impl.ir import Ops, UOp, give_origin, in_memory, toposort
 from impl.rewrite import look
 
 __all__ = ["GRADIENTS", "Custom", "below", "compute_gradient", "compute_gradients",
-           "expression_of", "nodes", "parts_of", "reached", "sources_of"]
+           "depends", "expression_of", "nodes", "parts_of", "reached", "sources_of"]
 
 
 def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
@@ -169,6 +169,20 @@ def reached(root: UOp, ends: Container[UOp]) -> list[UOp]:
         seen.update(new)
         stack += new
     return found
+
+
+def depends(root: UOp, target: UOp) -> bool:
+    """Whether a value was computed from a target by floats, none of which was detached."""
+    seen, stack = {root}, [root]
+    while stack:
+        node = stack.pop()
+        if node is target:
+            return True
+        new = [source for source in differentiable(node)
+               if source not in seen and source.dtype.kind not in "biu"]
+        seen.update(new)
+        stack += new
+    return False
 
 
 #: Which sources of an operation have a slope, where not all have one.

@@ -55,6 +55,7 @@ def compact(document: Document, timings: Timings | None = None, machine: Machine
         "reads": [touched(kernel["reads"]) for kernel in kernels],
         "writes": [touched(kernel["writes"]) for kernel in kernels],
         "source": [word(kernel.get("source") or "") for kernel in kernels],
+        "machine": [word(kernel.get("machine") or "") for kernel in kernels],
         "fused": [word(fused.get(kernel["id"], "")) for kernel in kernels],
         "steps": [_steps(kernel, word) for kernel in kernels],
         "seconds": [(timings or {}).get(kernel["id"], 0) for kernel in kernels]}

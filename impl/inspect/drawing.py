@@ -27,6 +27,7 @@ from impl.inspect.text import (
 BOX = (212.0, 70.0)      # width and height of a kernel
 PILL = (168.0, 30.0)     # width and height of a group of buffers
 GAP, ROW, MARGIN = 30.0, 128.0, 16.0
+WORD = 6.6               # width of a letter beside a line
 #: More kernels than this are listed in the table, but not drawn.
 MOST_DRAWN = 250
 Point = tuple[float, float]
@@ -159,10 +160,10 @@ def schedule_graph(document: Document, timings: Timings | None = None,
     paths = _routes(layout, schedule, [*lines, *((*edge, "data") for edge in schedule.pill_edges)])
     # r[impl inspect.report.whole]
     parts = [_pill_edge(paths[(*edge, "data")], edge) for edge in schedule.pill_edges]
-    labels = []
+    labels, taken = [], _Taken()
     for before, after, kind in lines:
         line, words = _edge(schedule, paths[before, after, kind], (before, after), kind,
-                            links[before, after][kind])
+                            links[before, after][kind], taken)
         parts.append(line)
         labels.append(words)
     parts += [_pill(schedule, layout.places[node], node) for node in schedule.pills]
@@ -190,6 +191,45 @@ def _curve(points: Sequence[Point]) -> str:
         parts.append(f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}")
         x, y = to_x, to_y
     return "".join(parts)
+
+
+def _along(start: Point, end: Point, part: float) -> Point:
+    """The point of such a line after a part of it, from 0 to 1."""
+    (x, y), (to_x, to_y), rest = start, end, 1 - part
+    middle = 3 * part * rest * (y + to_y) / 2
+    return (x * rest ** 2 * (1 + 2 * part) + to_x * part ** 2 * (1 + 2 * rest),
+            y * rest ** 3 + middle + to_y * part ** 3)
+
+
+class _Taken:
+    """Where words stand already, so that no others are written over them."""
+
+    SIZE = (WORD * 24, 15.0)  # of the longest words that a line has
+
+    def __init__(self) -> None:
+        self._words: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
+
+    def free(self, x: float, y: float, width: float) -> bool:
+        """Whether words of a width fit around a point."""
+        column, row = int(x // self.SIZE[0]), int(y // self.SIZE[1])
+        near = (place for across in (-1, 0, 1) for down in (-1, 0, 1)
+                for place in self._words.get((column + across, row + down), ()))
+        return all(abs(x - at_x) >= (width + wide) / 2 or abs(y - at_y) >= self.SIZE[1]
+                   for at_x, at_y, wide in near)
+
+    def put(self, points: Sequence[Point], words: str) -> Point:
+        """Where along a line its words stand: in the middle of a short one, else where a long one
+        passes its first layer, and elsewhere along it if that is taken."""
+        width = WORD * len(words)
+        short, parts = len(points) == 2, (0.5, 0.35, 0.65, 0.25, 0.75)
+        places = [_along(points[0], points[1], part if short else 1.35 - part) for part in parts]
+        if not short:
+            places = [points[1], *(_along(points[1], points[2], part / 2) for part in parts),
+                      *places]
+        x, y = next((each for each in places if self.free(*each, width)), places[0])
+        key = int(x // self.SIZE[0]), int(y // self.SIZE[1])
+        self._words.setdefault(key, []).append((x, y, width))
+        return x, y
 
 
 def _routes(layout: Layout, schedule: _Schedule,
@@ -221,7 +261,7 @@ def _pill_edge(points: Sequence[Point], edge: tuple[Hashable, Hashable]) -> str:
 
 
 def _edge(schedule: _Schedule, points: Sequence[Point], pair: tuple[int, int], kind: str,
-          buffers: Sequence[int]) -> tuple[str, str]:
+          buffers: Sequence[int], taken: _Taken) -> tuple[str, str]:
     """The line between two kernels, and the name of what passes along it."""
     called = [schedule.names[b] for b in buffers]
     size = sum(schedule.sizes[b] for b in buffers)
@@ -232,10 +272,8 @@ def _edge(schedule: _Schedule, points: Sequence[Point], pair: tuple[int, int], k
     line = tag("path", d=path, class_="edge-reach", **shared)
     line += tag("path", d=path, class_=f"edge {kind}", marker_end=f"url(#tip-{kind})", **shared)
     words = shortened(called, 16) if kind == "RAW" else kind
-    # In the middle of a short line, else where a long one passes its first layer.
-    (x, y), (to_x, to_y) = points[0], points[1]
-    at = ((x + to_x) / 2, (y + to_y) / 2) if len(points) == 2 else (to_x, to_y)
-    return line, text_label(at[0], at[1] + 4, words, f"edge-label {kind}", "middle",
+    x, y = taken.put(points, words)
+    return line, text_label(x, y + 4, words, f"edge-label {kind}", "middle",
                             data_before=pair[0], data_after=pair[1])
 
 
@@ -303,7 +341,8 @@ def memory_chart(document: Document) -> str:
     memory = document["memory"]
     positions = max(len(document["order"]), 1)
     pitch = max(6.0, min(90.0, 760.0 / positions))
-    width = max(CHART_LEFT + positions * pitch + 20, 400.0)  # room for the words
+    said = max((len(_address_title(arena)) for arena in memory["arenas"]), default=0)
+    width = CHART_LEFT + max(positions * pitch + 20, (WORD + 1) * said)  # room for the words
     parts, top = [], CHART_TOP
     largest = max((arena["bytes"] for arena in memory["arenas"]), default=0)
     for arena in memory["arenas"]:
@@ -332,6 +371,10 @@ def needed(placements: Sequence[Row], positions: int) -> list[int]:
     return found
 
 
+def _address_title(arena: Row) -> str:
+    return f"arena {arena['id']} on {arena.get('device', '?')}: address of each temporary"
+
+
 def _arena(document: Document, arena: Row, placed: Sequence[Row], top: float, pitch: float,
            height: float) -> str:
     """One arena: its frame, its placements, the lower bound, and the bytes needed below it."""
@@ -343,8 +386,7 @@ def _arena(document: Document, arena: Row, placed: Sequence[Row], top: float, pi
                  class_="plane")]
     parts += [text_label(CHART_LEFT - 8, bottom, "0", "axis", "end"),
               text_label(CHART_LEFT - 8, top + 8, bytes_text(arena["bytes"]), "axis", "end"),
-              text_label(CHART_LEFT, top - 9, f"arena {arena['id']} on {arena.get('device', '?')}: "
-                         "address of each temporary", "axis strong")]
+              text_label(CHART_LEFT, top - 9, _address_title(arena), "axis strong")]
     names = buffer_names(document)
     for number, place in enumerate(sorted(placed, key=lambda p: (p["first"], p["offset"]))):
         parts.append(_placement(place, names, number, (pitch, scale, bottom)))

@@ -296,15 +296,16 @@ that respects these lines gives the same results: <code>r[ordering.any-legal.equ
 reads it. Two temporaries that are never needed together can lie at the same address. What is
 needed at the busiest position of the order is the lower bound: nobody can do with less.</p>
 </div>
-<p class="soft">An id such as <code>r[memory.reuse.disjoint]</code> is a rule of the specification:
-what stands before the first dot is its chapter.</p>
+<p class="soft">An id such as <code>r[memory.reuse.disjoint]</code> is a rule of the specification,
+and leads to its text; what stands before the first dot is its chapter.</p>
 """
 
 #: The drawing of all kernels in order, which viewer.js fills.
-TRACK = """<p class="soft">Bars are kernels, in the order in which they run; a higher one moves
-more bytes. Drag it to the side; zoom with the buttons, two fingers, or Ctrl and the wheel.
-With keys: arrows pick a kernel, <kbd>+</kbd> and <kbd>-</kbd> zoom, <kbd>a</kbd> and <kbd>d</kbd>
-go to the side, <kbd>0</kbd> shows all. Lines lead to the kernels that wait for each other.</p>
+TRACK = """<p class="soft">Bars are kernels, in the order in which they run; of those that are too
+narrow for a name, a higher one moves more bytes. Drag it to the side; zoom with the buttons, two
+fingers, or Ctrl and the wheel. With keys: arrows pick a kernel, <kbd>+</kbd> and <kbd>-</kbd> zoom,
+<kbd>a</kbd> and <kbd>d</kbd> go to the side, <kbd>0</kbd> shows all. Lines lead to the
+kernels that wait for each other.</p>
 <p class="buttons"><button type="button" id="closer" aria-label="Zoom in">+</button>
 <button type="button" id="farther" aria-label="Zoom out">&#8722;</button>
 <button type="button" id="whole">All</button>

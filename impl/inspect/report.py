@@ -24,6 +24,7 @@ from impl.inspect.page import (
     viewer_script,
 )
 from impl.inspect.repeats import collapsed, repeats
+from impl.inspect.rules import linked, stated
 from impl.inspect.text import (
     Document,
     Machine,
@@ -83,7 +84,7 @@ def report_html(document: Document, timings: Timings | None = None,
     checked(document)
     sections = [
         _header(document, timings, counters),
-        _section("read", "How to read this", INTRODUCTION),
+        _section("read", "How to read this", linked(INTRODUCTION)),
         *([_section("order", "What runs, in order", _order(document))] if document["kernels"]
           else []),
         _section("graph", "The schedule", _graph(document, timings, machine)),
@@ -98,6 +99,7 @@ def report_html(document: Document, timings: Timings | None = None,
         *([] if _is_large(document) else [_section("source", "Source", _sources(document))]),
         *([_section("rewrites", "From the line to the text", _rewrites(document))]
           if document.get("rewrites") is not None else []),
+        _section("rules", "The rules that are named here", stated()),
         _footer(document)]
     # r[impl inspect.report.whole]
     return ("<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
@@ -182,7 +184,7 @@ def _graph(document: Document, timings: Timings | None, machine: Machine | None)
     if len(drawn["kernels"]) > MOST_DRAWN:
         text += tag("p", f"Drawn are the first {MOST_DRAWN} of {len(drawn['kernels'])} kernels; "
                     "the list below has all of them.")
-    return ZOOM + text + LEGEND + tag("div", schedule_graph(drawn, timings, machine),
+    return ZOOM + text + linked(LEGEND) + tag("div", schedule_graph(drawn, timings, machine),
                                       class_="scroll", tabindex=0, role="region",
                                       aria_label="graph of kernels")
 
@@ -261,9 +263,9 @@ def _reasons_counted(document: Document) -> str:
                        for row in document.get("fusions", []))
     rows = [(f"{len(found):,} times, {bytes_text(sum(found))}", reason) for reason, found in
             sorted(apart.items(), key=lambda item: (-sum(item[1]), item[0]))]
-    parts.append(_reason_list("Values that go through memory from one kernel to another:",
-                              rows[:MOST_DRAWN]))
-    parts.append(_reason_list("Operations that share a kernel:", [
+    parts.append(_reason_list("Values that go through memory from one kernel to another "
+                              "(r[fusion.boundary.reason]):", rows[:MOST_DRAWN]))
+    parts.append(_reason_list("Operations that share a kernel (r[fusion.group.legal]):", [
         (f"{count:,} times", reason) for reason, count in together.most_common(MOST_DRAWN)]))
     parts.append(_reason_list("Notes:", [("", note) for note in document.get("notes", [])]))
     return "".join(parts)
@@ -274,7 +276,7 @@ def _reason_list(title: str, rows: Sequence[tuple[str, str]]) -> str:
         return ""
     items = [tag("li", (tag("b", escape(who)) + ": " if who else "") + escape(why))
              for who, why in rows]
-    return tag("p", title, class_="soft") + tag("ul", "".join(items), class_="reasons")
+    return tag("p", linked(title), class_="soft") + tag("ul", "".join(items), class_="reasons")
 
 
 def _timeline(document: Document, timings: Timings | None, machine: Machine | None,
@@ -302,9 +304,10 @@ def _memory(document: Document) -> str:
     if _is_large(document):
         return bars + tag("p", "Each block in the drawing of the order is a temporary: as wide as "
                           "its life, as high as its size, at its address.", class_="soft")
-    text = tag("p", "Each block is a temporary: as wide as its life, as high as its size, "
-               "at its address. Two that are needed together do not overlap "
-               "(r[memory.reuse.disjoint]). The dashed line is the lower bound.", class_="soft")
+    text = tag("p", linked(
+        "Each block is a temporary: as wide as its life, as high as its size, at its address. Two "
+        "that are needed together do not overlap (r[memory.reuse.disjoint]). The dashed line is "
+        "the lower bound."), class_="soft")
     return (bars + text
             + tag("div", memory_chart(document), class_="wide"))
 
@@ -333,6 +336,9 @@ def _sources(document: Document) -> str:
                 + tag("pre", escape(row["kernel"]))
         if kernel.get("source"):
             body += tag("pre", highlighted(kernel["source"]))
+        if kernel.get("machine"):
+            body += tag("details", tag("summary", "Machine code")
+                        + tag("pre", escape(kernel["machine"])), class_="machine")
         parts.append(tag("details", tag("summary", title) + body, id=f"kernel-{kernel['id']}"))
     return "".join(parts) or tag("p", "There are no kernels.", class_="soft")
 

@@ -330,6 +330,7 @@ view.addEventListener('keydown', (event) => {
 const panel = document.getElementById('picked');
 const link = (at) => made('button', {type: 'button', class: 'link', onclick: () => pick(at)},
                           `kernel ${named(at)}`);
+const rule = (name) => made('a', {href: `#rule-${name}`}, `r[${name}]`);
 function listed(title, items) {
   if (!items.length) return [];
   const shown = items.slice(0, 40);
@@ -345,8 +346,8 @@ function tell(at) {
   if (kernels.operations[at]) facts.push(`${kernels.operations[at].toLocaleString('en')} operations`);
   if (kernels.seconds[at]) facts.push(`${timeText(1e6 * kernels.seconds[at])} measured`);
   const waits = (map, end, which) => (map.get(at) ?? []).map((wait) => made('li', {}, link(wait[end]),
-    `: ${KINDS[word(wait[2])][which]} (${word(wait[2])}${wait[3] < 0 ? '' : `, ${buffer(wait[3])}`}; r[${RULES[word(wait[2])]}])`));
-  const source = word(kernels.source[at]);
+    `: ${KINDS[word(wait[2])][which]} (${word(wait[2])}${wait[3] < 0 ? '' : `, ${buffer(wait[3])}`}; `, rule(RULES[word(wait[2])]), ')'));
+  const source = word(kernels.source[at]), machine = word(kernels.machine[at]);
   panel.replaceChildren(
     made('h3', {}, `Kernel ${named(at)}`),
     made('p', {}, `${word(kernels.label[at])}; position ${at} of ${count}, on ${word(kernels.device[at])}.`),
@@ -358,7 +359,9 @@ function tell(at) {
     ...listed('Waits for:', waits(before, 0, 0)), ...listed('Waited for by:', waits(after, 1, 1)),
     ...listed('Steps:', kernels.steps[at].map(([name, why]) =>
       made('li', {}, made('b', {}, word(name)), word(why) ? `: ${word(why)}` : ''))),
-    ...(source ? [made('pre', {tabindex: 0, 'aria-label': 'source'}, source)] : []));
+    ...(source ? [made('pre', {tabindex: 0, 'aria-label': 'source'}, source)] : []),
+    ...(machine ? [made('details', {}, made('summary', {}, 'Machine code'),
+                        made('pre', {tabindex: 0, 'aria-label': 'machine code'}, machine))] : []));
 }
 
 /** Pick a kernel: it is told of, drawn with what it waits for, and brought into view. */

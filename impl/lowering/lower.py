@@ -115,11 +115,22 @@ def _find_tiles(low: Lowered) -> None:
         if found is not None:
             product, rows = found
             start = dict.fromkeys(product.loops, UOp.const(dtypes.index, 0))
-            first, second, third = (symbolic.rebuild(index.src[1], start) for index in (
+            first, second, third = (_rebuilt(index.src[1], start) for index in (
                 store.src[0], product.first.index, product.second.index))
             for place in (first, second, third):
                 low.known.extend(place)
             low.tiles[store] = TileStage(product, (first, second, third), rows)
+
+
+def _rebuilt(address: UOp, replaced: dict[UOp, UOp]) -> UOp:
+    """An address with loops replaced, which no number that it reads depends on.
+
+    Where those numbers are read stays as it is: each place in memory was looked at once.
+    """
+    # r[impl lowering.address.read]
+    read = {node: node for node in address.toposort(lambda u: u.op is not Ops.LOAD)
+            if node.op is Ops.LOAD}
+    return symbolic.rebuild(address, replaced | read)
 
 
 def _prepare(low: Lowered) -> None:
@@ -132,8 +143,7 @@ def _prepare(low: Lowered) -> None:
         if node.op is Ops.INDEX:
             steps = grows.get(node.src[1]) or {}
             # lanes only add a constant to an address
-            base = symbolic.rebuild(node.src[1], dict.fromkeys(steps, nothing)) if steps \
-                else node.src[1]
+            base = _rebuilt(node.src[1], dict.fromkeys(steps, nothing)) if steps else node.src[1]
             known.extend(base)
             low.access[node] = Address(base, steps)
     # How often a loop runs may be computed too: r[impl lowering.loop.extent]

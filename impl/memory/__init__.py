@@ -59,7 +59,7 @@ def plan(spans: Sequence[Lifetime], reuse: bool = True) -> MemoryPlan:
     if not reuse:  # r[impl memory.off.equal]
         return MemoryPlan(_one_after_the_other(spans), list(spans), total, total, bound)
     offsets = assign(spans, bound, PLAN_BUDGET)
-    # r[impl memory.planned.bounds]
+    # r[impl memory.planned.bounds, memory.plan.claimed]
     return MemoryPlan(offsets, list(spans), height(offsets, spans), total, bound)
 
 

@@ -44,8 +44,11 @@ class LanguageModel(nn.Module):
         """Refuse more tokens than there are places.
 
         Raises:
-            ShapeError: there are more.
+            ShapeError: there are more, or there is no axis of the batch.
         """
+        if tokens.ndim != 2:
+            raise ShapeError(type(self).__name__, f"tokens of shape {tokens.shape}",
+                             "give (batch, places): tokens.reshape(1, -1) for one text")
         if isinstance(start, int) and start + tokens.shape[1] > self.kept.places:
             raise ShapeError(type(self).__name__, f"{start + tokens.shape[1]} tokens are more than "
                              f"its {self.kept.places} places", "give the last ones only")

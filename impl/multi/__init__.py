@@ -1,4 +1,6 @@
-"""Values on several devices: one program for all pieces. Chapter: spec/multi.md.
+"""Values on several devices: one program for all pieces.
+
+Chapter: spec/multi.md.
 
     mesh         devices with named axes; how a value lies on them
     transfers    what is sent between devices, and how many bytes that takes

@@ -32,20 +32,23 @@ _LAYERS = {
         "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d",
         "LazyLinear"), "lazy"),
     **dict.fromkeys(("Bilinear", "Embedding", "EmbeddingBag", "Linear"), "linear"),
-    **dict.fromkeys(("BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss",
+    **dict.fromkeys(("FractionalMaxPool2d", "FractionalMaxPool3d"), "fractional"),
+    **dict.fromkeys(("AdaptiveLogSoftmaxWithLoss", "BCELoss", "BCEWithLogitsLoss", "CTCLoss",
+        "CosineEmbeddingLoss",
         "CrossEntropyLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss",
-        "L1Loss", "MSELoss", "MarginRankingLoss", "MultiLabelMarginLoss",
+        "L1Loss", "LinearCrossEntropyLoss", "MSELoss", "MarginRankingLoss", "MultiLabelMarginLoss",
         "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss",
         "SoftMarginLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss"), "loss"),
     **dict.fromkeys(("AlphaDropout", "BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
         "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout", "GroupNorm",
         "InstanceNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm",
-        "LayerNorm2d", "LocalResponseNorm", "RMSNorm"), "normalization"),
+        "LayerNorm2d", "LocalResponseNorm", "RMSNorm", "SyncBatchNorm"), "normalization"),
     **dict.fromkeys(("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d",
         "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d",
         "AvgPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d",
         "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"), "pooling"),
-    **dict.fromkeys(("GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"), "recurrent"),
+    **dict.fromkeys(("GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell",
+        "RNNCellBase"), "recurrent"),
     **dict.fromkeys(("ChannelShuffle", "CircularPad1d", "CircularPad2d", "CircularPad3d",
         "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "CosineSimilarity", "Fold",
         "PairwiseDistance", "PixelShuffle", "PixelUnshuffle", "ReflectionPad1d", "ReflectionPad2d",
@@ -53,11 +56,13 @@ _LAYERS = {
         "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d", "ZeroPad2d",
         "ZeroPad3d"), "resizing"),
 }
-__all__ = [*_LAYERS, "Buffer", "Module", "Parameter", "amp", "data", "distributions", "functional",
-           "init", "logs", "lr_scheduler", "optim", "saving", "state", "swa_utils"]
+#: Modules that are imported when they are asked for.
+_MODULES = ("amp", "data", "distributions", "functional", "grad", "init", "logs", "saving",
+            "swa_utils")
+__all__ = [*_LAYERS, *_MODULES, "Buffer", "Module", "Parameter", "lr_scheduler", "optim", "state"]
 
 if TYPE_CHECKING:
-    from impl.nn import amp, data, distributions, functional, init, logs, saving, swa_utils
+    from impl.nn import amp, data, distributions, functional, grad, init, logs, saving, swa_utils
     from impl.nn.activation import (
         CELU,
         ELU,
@@ -114,6 +119,7 @@ if TYPE_CHECKING:
         ConvTranspose2d,
         ConvTranspose3d,
     )
+    from impl.nn.fractional import FractionalMaxPool2d, FractionalMaxPool3d
     from impl.nn.lazy import (
         LazyBatchNorm1d,
         LazyBatchNorm2d,
@@ -131,6 +137,7 @@ if TYPE_CHECKING:
     )
     from impl.nn.linear import Bilinear, Embedding, EmbeddingBag, Linear
     from impl.nn.loss import (
+        AdaptiveLogSoftmaxWithLoss,
         BCELoss,
         BCEWithLogitsLoss,
         CosineEmbeddingLoss,
@@ -141,6 +148,7 @@ if TYPE_CHECKING:
         HuberLoss,
         KLDivLoss,
         L1Loss,
+        LinearCrossEntropyLoss,
         MarginRankingLoss,
         MSELoss,
         MultiLabelMarginLoss,
@@ -173,6 +181,7 @@ if TYPE_CHECKING:
         LayerNorm2d,
         LocalResponseNorm,
         RMSNorm,
+        SyncBatchNorm,
     )
     from impl.nn.pooling import (
         AdaptiveAvgPool1d,
@@ -194,7 +203,16 @@ if TYPE_CHECKING:
         MaxUnpool2d,
         MaxUnpool3d,
     )
-    from impl.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+    from impl.nn.recurrent import (
+        GRU,
+        LSTM,
+        RNN,
+        GRUCell,
+        LSTMCell,
+        RNNBase,
+        RNNCell,
+        RNNCellBase,
+    )
     from impl.nn.resizing import (
         ChannelShuffle,
         CircularPad1d,
@@ -227,7 +245,9 @@ if TYPE_CHECKING:
 #: What is said of other names in `nn.utils`.
 _OF_UTILS = {
     "prune": "weight.assign(weight * mask) after each step of the optimiser",
-    "fuse_conv_bn_eval": "TinyJit of the model in eval()"}
+    "stateless": "nn.state.functional_call",
+    **dict.fromkeys(("convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format",
+                     "memory_format"), "the module as it is: there are no strides")}
 
 
 def _made_at_once(module_cls: Any, *given: Any, **named: Any) -> Any:
@@ -239,11 +259,10 @@ def __getattr__(name: str) -> Any:
     """A layer or a part of `nn`, imported now."""
     if name in _LAYERS:
         value = getattr(importlib.import_module(f"impl.nn.{_LAYERS[name]}"), name)
-    elif name in ("amp", "data", "distributions", "functional", "init", "logs", "saving",
-                  "swa_utils"):
+    elif name in _MODULES:
         value = importlib.import_module(f"impl.nn.{name}")
     elif name == "utils":  # where PyTorch has the clipping of gradients
-        from impl.nn import parametrize, rnn
+        from impl.nn import fusion, parametrize, rnn
         value = Part("nn.utils", _OF_UTILS, clip_grad_norm_=optim.clip_grad_norm_,
                      clip_grad_norm=optim.clip_grad_norm_,
                      clip_grad_value_=optim.clip_grad_value_, rnn=rnn,
@@ -257,6 +276,7 @@ def __getattr__(name: str) -> Any:
                      parametrizations=SimpleNamespace(
                          weight_norm=parametrize.weight_norm_parametrization,
                          spectral_norm=parametrize.spectral_norm_parametrization),
+                     **{each: getattr(fusion, each) for each in fusion.__all__},
                      parameters_to_vector=state.parameters_to_vector,
                      vector_to_parameters=state.vector_to_parameters)
     elif name == "parameter":

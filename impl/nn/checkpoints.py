@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from impl.dtypes import DType, dtypes, from_bfloat16
+from impl.dtypes import FLOAT8, DType, dtypes, from_bits
 from impl.errors import DTypeError
 from impl.host import np
 from impl.nn.files import open_file, zip_of
@@ -27,7 +27,7 @@ from impl.tensor import Tensor
 #: The dtypes of storages, by the names of their classes.
 _STORAGES = {name: dtype for dtype, name in STORAGES.items()}
 #: The dtypes of PyTorch that have no class of storages.
-_OTHERS = (dtypes.uint16, dtypes.uint32, dtypes.uint64)
+_OTHERS = (*FLOAT8, dtypes.uint16, dtypes.uint32, dtypes.uint64)
 #: A storage that is bytes, whose dtype its tensor says.
 _BYTES = "bytes"
 _MARK = object()
@@ -216,8 +216,8 @@ class _Reader:
 
 def _made(bits: np.ndarray, dtype: DType) -> Tensor:
     """A tensor of these bits."""
-    if dtype is dtypes.bfloat16:
-        return Tensor(from_bfloat16(bits), dtype=dtype)
+    if not dtype.plain:
+        return Tensor(from_bits(bits, dtype), dtype=dtype)
     return Tensor(bits != 0 if dtype is dtypes.bool else bits.view(dtype.numpy))
 
 

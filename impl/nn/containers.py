@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from impl.errors import ArgumentError
 from impl.nn.module import Module, Parameter
 from impl.tensor import Tensor
 
@@ -80,6 +81,11 @@ class Sequential(_Listed):
         given = args[0].items() if len(args) == 1 and isinstance(args[0], Mapping) \
             else enumerate(args)
         for name, layer in given:
+            if not callable(layer):  # r[impl errors.argument.refused]
+                listed = isinstance(layer, (list, tuple))
+                raise ArgumentError("nn.Sequential", f"{name} is a {type(layer).__name__}, and no "
+                                    "layer", "use Sequential(*layers)" if listed else
+                                    "give layers, or functions of a tensor")
             self.add_module(str(name), layer)
 
     def forward(self, input: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from impl.errors import ShapeError
 from impl.nn.linear import uniform_weights
-from impl.nn.module import Module, sizes
+from impl.nn.module import Module, refuse_values, sizes
 from impl.tensor import Tensor
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
@@ -38,6 +38,10 @@ class Conv2d(Module):
         if padding_mode not in _MODES:
             raise ShapeError(f"nn.{type(self).__name__}", f"padding_mode={padding_mode!r} is "
                              "not known", f"use one of {', '.join(_MODES)}")
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            # r[impl errors.argument.refused]
+            raise ShapeError(f"nn.{type(self).__name__}", f"padding={padding!r} is not known",
+                             'use "same", "valid", or numbers')
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size = each_axis(kernel_size, self.axes)
         self.stride, self.dilation, self.groups = stride, dilation, groups
@@ -53,12 +57,13 @@ class Conv2d(Module):
             gaps = each_axis(self.dilation, self.axes)
             total = [gap * (size - 1) for gap, size in zip(gaps, self.kernel_size, strict=True)]
             return [part for one in reversed(total) for part in (one // 2, one - one // 2)]
-        if self.padding == "valid" or isinstance(self.padding, str):
+        if isinstance(self.padding, str):
             return [0] * (2 * self.axes)
         return [one for width in reversed(each_axis(self.padding, self.axes))
                 for one in (width, width)]
 
     def forward(self, x: Tensor) -> Tensor:
+        refuse_values(self, x)
         rows = x if x.ndim > self.axes + 1 else x.unsqueeze(0)
         widths: Any = self._widths()
         if self.padding_mode != "zeros":

@@ -21,9 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from impl import distributed, settings
-from impl.device import Device
-from impl.dtypes import DType, dtypes
+from impl import settings
+from impl.dtypes import INT4, DType, as_dtype, dtypes
 from impl.errors import (
     DistributedError,
     DTypeError,
@@ -39,7 +38,7 @@ _NAMES: dict[str, DType] = {
     "BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16,
     "U16": dtypes.uint16, "I32": dtypes.int32, "U32": dtypes.uint32, "I64": dtypes.int64,
     "U64": dtypes.uint64, "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32,
-    "F64": dtypes.float64,
+    "F64": dtypes.float64, "F8_E4M3": dtypes.float8_e4m3fn, "F8_E5M2": dtypes.float8_e5m2,
 }
 _DTYPES = {dtype: name for name, dtype in _NAMES.items()}
 #: What the metadata of a file say whose tensors are in parts.
@@ -57,6 +56,9 @@ def refuse_others(operation: str, given: Any, remedy: str) -> None:
     if not isinstance(given, Mapping):
         raise DTypeError(operation, f"{type(given).__name__} is no dict of tensors", remedy)
     for name, value in given.items():
+        if getattr(value, "dtype", None) in INT4:
+            raise DTypeError(operation, f"the format has no {value.dtype.name}: {name}",
+                             "give its bytes, .bitcast(dtypes.uint8), or .cast(dtypes.int8)")
         if not isinstance(value, Tensor):
             raise DTypeError(operation, f"{name} is a {type(value).__name__}, not a tensor",
                              "make it one: Tensor(value)")
@@ -132,13 +134,13 @@ def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str],
                  {name: _DTYPES[tensor.dtype] for name, tensor in tensors.items()}, metadata)
 
 
-def _bits(tensor: Tensor) -> Tensor:
+def bits_as_stored(tensor: Tensor) -> Tensor:
     """The same bits in a dtype that NumPy has."""
-    return tensor.bitcast(dtypes.uint16) if tensor.dtype is dtypes.bfloat16 else tensor
+    return tensor if tensor.dtype.plain else tensor.bitcast(as_dtype(tensor.dtype.numpy))
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    return _bits(tensor).numpy()
+    return bits_as_stored(tensor).numpy()
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray], kinds: Mapping[str, str],
@@ -169,6 +171,7 @@ def _replace(path: Path, arrays: Mapping[str, np.ndarray], kinds: Mapping[str, s
 def replace(path: Path, write: Callable[[Path], None]) -> None:
     """Have a file written beside the one with this name, and let it take the name at once."""
     # r[impl distributed.save.complete]
+    from impl import distributed
     beside = path.with_name(f"{path.name}.{distributed.rank()}.part")
     try:
         write(beside)
@@ -221,10 +224,11 @@ def _own(tensor: Tensor, devices: Sequence[str]) -> dict[str, np.ndarray]:
     """The pieces of a tensor that this process has, by device."""
     if tensor.sharding is None:
         return dict.fromkeys(devices, _array(tensor))
-    return {shard.device: shard.data for shard in _bits(tensor).addressable_shards}
+    return {shard.device: shard.data for shard in bits_as_stored(tensor).addressable_shards}
 
 
 def _save_parts(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str]) -> None:
+    from impl import distributed
     parts = _Parts(tensors)
     text, count = json.dumps(parts.tensors), len(parts.devices)
     own = {name: _own(tensor, parts.devices) for name, tensor in tensors.items()}
@@ -260,6 +264,7 @@ def _all_did(purpose: str, work: Callable[[], None]) -> None:
         OSError: this process could not.
         DistributedError: another one could not.
     """
+    from impl import distributed
     failed = None
     try:
         work()
@@ -336,7 +341,8 @@ def lying(array: np.ndarray) -> Tensor:
 
     Windows lets nobody replace a file that somebody has mapped, so there it is copied.
     """
-    leaf = None if os.name == "nt" else Tensor.runtime.adopt(array, Device.DEFAULT)
+    leaf = None if os.name == "nt" else Tensor.runtime.adopt(
+        array, Tensor.runtime.default_device)
     return Tensor(array) if leaf is None else Tensor(leaf)
 
 
@@ -383,12 +389,13 @@ def _joined(name: str, entry: Header, parts: Sequence[tuple[Header, np.ndarray]]
 
 
 def _tensor(array: np.ndarray, entry: Header) -> Tensor:
-    if entry["dtype"] == "BF16":
-        return bfloat16s(array)
+    dtype = _NAMES[entry["dtype"]]
+    if not dtype.plain:
+        return of_bits(array, dtype)
     # A byte that stands for a truth value is 0 or 1 in memory.
     return Tensor(array.view(np.uint8) != 0) if entry["dtype"] == "BOOL" else lying(array)
 
 
-def bfloat16s(bits: np.ndarray) -> Tensor:
-    """Numbers in bfloat16 by their bits."""
-    return lying(bits).bitcast(dtypes.bfloat16)
+def of_bits(bits: np.ndarray, dtype: DType) -> Tensor:
+    """Numbers in a dtype that NumPy has not, by their bits."""
+    return lying(bits).bitcast(dtype)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from impl.dtypes import DType, dtypes
 from impl.errors import DTypeError
 from impl.host import np
-from impl.nn.files import bfloat16s, lying, mapped_bytes, open_file
+from impl.nn.files import lying, mapped_bytes, of_bits, open_file
 from impl.nn.quantized import KINDS, Quantized
 from impl.tensor import Tensor
 
@@ -157,5 +157,5 @@ class _Reader:
             return Quantized(lying(data.reshape(*rows, columns // size, each)), kind)
         dtype = _PLAIN[entry.kind]
         if dtype is dtypes.bfloat16:
-            return bfloat16s(data.view(np.uint16).reshape(entry.shape))
+            return of_bits(data.view(np.uint16).reshape(entry.shape), dtype)
         return lying(data.view(dtype.numpy).reshape(entry.shape))

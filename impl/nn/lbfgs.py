@@ -1,9 +1,10 @@
 """Steps by an estimate of the curvature, from the last gradients (Nocedal, 1980)."""
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from impl.errors import ArgumentError
 from impl.nn.optim import Optimizer, Parameters
@@ -62,7 +63,7 @@ class LBFGS(Optimizer):
                 vector_to_parameters(place + direction * rate, self.params)
                 break  # the next call asks the closure about this place
             rate, loss, place, slope, more = self._moved(
-                closure, place, loss, slope, direction, rate)
+                closure, place, loss, slope, direction, rate, options["max_eval"] - calls)
             calls += more
             largest = float((direction * rate).abs().max())
             if calls >= options["max_eval"] or largest <= options["tolerance_change"] or \
@@ -101,7 +102,8 @@ class LBFGS(Optimizer):
         return result.realize()
 
     def _moved(self, closure: Callable[[], Any], place: Tensor, loss: float, slope: Tensor,
-               direction: Tensor, rate: float) -> tuple[float, float, Tensor, Tensor, int]:
+               direction: Tensor, rate: float,
+               most: int) -> tuple[float, float, Tensor, Tensor, int]:
         """How far was gone, the loss, place and slope there, and how often the closure ran."""
         seen = dict[float, tuple[float, Tensor, Tensor]]()
         seen[0.0] = loss, place, slope
@@ -113,29 +115,86 @@ class LBFGS(Optimizer):
             return seen[length]
 
         if self.param_groups[0].options["line_search_fn"]:
-            rate = _wolfe(lambda length: at(length)[0],
-                          lambda length: float((at(length)[2] * direction).sum()), rate)
+            def along(length: float) -> _Trial:
+                value, _, turned = at(length)
+                return _Trial(length, value, float((turned * direction).sum()))
+            rate = _wolfe(along, rate, float(direction.abs().max()), most)
         found, there, turned = at(rate)
         vector_to_parameters(there, self.params)
         return rate, found, there, turned, len(seen) - 1
 
 
-def _wolfe(value: Callable[[float], float], slope: Callable[[float], float],
-           first: float) -> float:
-    """A length for which the value fell enough and the slope, too, in at most 25 trials.
+class _Trial(NamedTuple):
+    """A length, and the value and its slope along the direction there."""
 
-    It is looked for between the largest that is too short and the least that is too long.
+    length: float
+    value: float
+    slope: float
+
+
+def _wolfe(at: Callable[[float], _Trial], first: float, scale: float, most: int) -> float:
+    """A length for which the value fell enough and the slope, too, in so many trials; PyTorch's
+    search (Nocedal and Wright, 2006, algorithms 3.5 and 3.6).
+
+    Args:
+        scale: the largest part of the direction, which says when two lengths are as good as one.
     """
-    start, fall = value(0.0), slope(0.0)
-    low, high, length = 0.0, float("inf"), first
-    for _ in range(25):
-        if not value(length) <= start + 1e-4 * length * fall:
-            high = length
-        elif slope(length) < 0.9 * fall:
-            low = length
-        elif slope(length) > -0.9 * fall:
-            high = length
-        else:
-            break
-        length = 2 * length if high == float("inf") else (low + high) / 2
-    return length
+    start = at(0.0)
+    ends, trials = _bracketed(at, start, first, most)
+    if len(ends) == 1:
+        return ends[0].length
+    low, stuck = int(ends[0].value > ends[1].value), False
+    while trials < most and abs(ends[1].length - ends[0].length) * scale >= 1e-9:
+        least, greatest = sorted(each.length for each in ends)
+        length, margin = _lowest(ends[0], ends[1], (least, greatest)), 0.1 * (greatest - least)
+        near = min(greatest - length, length - least) < margin
+        if near and (stuck or not least < length < greatest):
+            beyond = abs(length - greatest) < abs(length - least)
+            length, near = greatest - margin if beyond else least + margin, False
+        stuck, trial, trials = near, at(length), trials + 1
+        if not _fell(trial, start) or trial.value >= ends[low].value:
+            ends[1 - low] = trial
+            low = int(ends[0].value > ends[1].value)
+            continue
+        if abs(trial.slope) <= -0.9 * start.slope:
+            return length
+        if trial.slope * (ends[1 - low].length - ends[low].length) >= 0:
+            ends[1 - low] = ends[low]
+        ends[low] = trial
+    return ends[low].length
+
+
+def _fell(trial: _Trial, start: _Trial) -> bool:
+    return trial.value <= start.value + 1e-4 * trial.length * start.slope
+
+
+def _bracketed(at: Callable[[float], _Trial], start: _Trial, first: float,
+               most: int) -> tuple[list[_Trial], int]:
+    """Two lengths with a good one between them, or a good one; and how many more were tried."""
+    before, trial = start, at(first)
+    for trials in range(most):
+        if not _fell(trial, start) or (trials > 1 and trial.value >= before.value):
+            return [before, trial], trials
+        if abs(trial.slope) <= -0.9 * start.slope:
+            return [trial], trials
+        if trial.slope >= 0:
+            return [before, trial], trials
+        length = _lowest(before, trial, (1.01 * trial.length - 0.01 * before.length,
+                                         10 * trial.length))
+        before, trial = trial, at(length)
+    return [start, trial], most
+
+
+def _lowest(one: _Trial, two: _Trial, bounds: tuple[float, float]) -> float:
+    """Where the cubic through two trials is lowest, within bounds; or the middle of them."""
+    left, right = sorted((one, two))
+    if left.length == right.length:
+        return sum(bounds) / 2
+    mean = left.slope + right.slope - 3 * (left.value - right.value) / (left.length - right.length)
+    square = mean ** 2 - left.slope * right.slope
+    root = math.sqrt(square) if square >= 0 else math.nan
+    bend = right.slope - left.slope + 2 * root
+    if not bend or math.isnan(bend):
+        return sum(bounds) / 2
+    found = right.length - (right.length - left.length) * (right.slope + root - mean) / bend
+    return min(max(found, bounds[0]), bounds[1])

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from impl.errors import ArgumentError
-from impl.nn.module import Module, sizes
+from impl.nn.module import Module, refuse_values, sizes
 from impl.tensor import Tensor
 
 __all__ = ["Bilinear", "Embedding", "EmbeddingBag", "Linear"]
@@ -27,6 +27,7 @@ class Linear(Module):
         self.bias = uniform_weights((out_features,), in_features) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
+        refuse_values(self, x)
         return x.linear(self.weight, self.bias)
 
 
@@ -46,16 +47,24 @@ class Bilinear(Module):
 
 def others(weight: Tensor, padding_idx: int) -> Tensor:
     """Which rows are learned: all but that of padding."""
-    rows = int(weight.shape[0])
+    rows = weight.shape[0]
     return Tensor.arange(rows, device=weight.device).ne(padding_idx % rows).unsqueeze(1)
 
 
-def table(weight: Tensor, padding_idx: int | None, max_norm: float | None,
+def table(weight: Tensor, rows: Tensor, padding_idx: int | None, max_norm: float | None,
           norm_type: float) -> Tensor:
-    """Rows as they are looked up: that of padding gets no gradient, and long ones are cut."""
-    if padding_idx is not None:
-        weight = others(weight, padding_idx).where(weight, weight.detach())
-    return weight if max_norm is None else weight.renorm(norm_type, 0, max_norm)
+    """What rows are looked up in: that of padding gets no gradient.
+
+    With `max_norm` those rows that are longer are cut in the weight itself, as in PyTorch, which is
+    no step that a gradient goes through.
+    """
+    if max_norm is not None:
+        now, number = weight.detach(), Tensor.arange(weight.shape[0], device=weight.device)
+        used = rows.reshape(1, -1).eq(number.unsqueeze(1)).any(1, keepdim=True)
+        weight.assign(used.where(now.renorm(norm_type, 0, max_norm), now))
+    if padding_idx is None:
+        return weight
+    return others(weight, padding_idx).where(weight, weight.detach())
 
 
 class Embedding(Module):
@@ -63,7 +72,7 @@ class Embedding(Module):
 
     Args:
         padding_idx: a row that is zero at first, and is not learned.
-        max_norm: rows that are longer are made so long, for this use of them.
+        max_norm: rows that are longer are made so long where they are used, in `weight`.
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
@@ -92,12 +101,12 @@ class Embedding(Module):
         return cls(embeddings.shape[0], embeddings.shape[1], padding_idx, max_norm, norm_type,
                    scale_grad_by_freq, sparse, _weight=embeddings, _freeze=freeze)
 
-    def table(self) -> Tensor:
-        """The matrix as it is used."""
-        return table(self.weight, self.padding_idx, self.max_norm, self.norm_type)
+    def table(self, rows: Tensor) -> Tensor:
+        """The matrix, in which these rows are looked up."""
+        return table(self.weight, rows, self.padding_idx, self.max_norm, self.norm_type)
 
     def forward(self, input: Tensor) -> Tensor:
-        return self.table().embedding(input)
+        return self.table(input).embedding(input)
 
 
 class EmbeddingBag(Embedding):
@@ -113,5 +122,5 @@ class EmbeddingBag(Embedding):
 
     def forward(self, input: Tensor, offsets: Tensor | None = None,
                 per_sample_weights: Tensor | None = None) -> Tensor:
-        return input.embedding_bag(self.table(), offsets, self.mode, per_sample_weights,
+        return input.embedding_bag(self.table(input), offsets, self.mode, per_sample_weights,
                                    self.include_last_offset, self.padding_idx)

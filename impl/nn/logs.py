@@ -1,5 +1,7 @@
 """What a training tells of itself: how far it is, and its numbers as curves on a page.
 
+A loop with both:
+
     run = RunLog("run.jsonl")
     for step, batch in enumerate(progress(loader, "epoch 1")):
         run.log(step, loss=train(batch))

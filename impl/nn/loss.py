@@ -2,16 +2,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from impl.errors import ArgumentError, ShapeError
+from impl.host import np
+from impl.nn.containers import ModuleList, Sequential
+from impl.nn.linear import Linear
 from impl.nn.methods import Method
 from impl.nn.module import Module
+from impl.symbolic import is_symbolic
 from impl.tensor import Tensor
 from impl.transforms import scan
 
-__all__ = ["BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CrossEntropyLoss",
-           "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss",
+__all__ = ["AdaptiveLogSoftmaxWithLoss", "BCELoss", "BCEWithLogitsLoss", "CTCLoss",
+           "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss", "HingeEmbeddingLoss",
+           "HuberLoss", "KLDivLoss", "L1Loss", "LinearCrossEntropyLoss", "MSELoss",
            "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss",
            "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss",
            "TripletMarginLoss", "TripletMarginWithDistanceLoss", "ctc_loss"]
@@ -242,24 +248,55 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_leng
 
     Args:
         log_probs: (times, batch, classes), logarithms of probabilities; without a batch, too.
-        targets: (batch, letters), the letters of each text, padded with anything.
+        targets: (batch, letters), the letters of each text, padded with anything; or those of all
+            texts in one line, which computes `target_lengths`.
         input_lengths: how many times of each example count.
         target_lengths: how many letters of each.
         reduction: "mean" divides by the number of letters before it takes the mean.
         zero_infinity: a text that does not fit counts 0, and has no gradient.
+
+    Raises:
+        ShapeError: a length that is known, a number or in a list or array, is greater than what
+            there is. Those in a tensor are not looked at.
     """
     single = log_probs.ndim == 2
+    _refuse_lengths("input_lengths", input_lengths, log_probs.shape[0])
+    if targets.ndim == 2:
+        _refuse_lengths("target_lengths", target_lengths, targets.shape[1])
     rows = log_probs.unsqueeze(1) if single else log_probs
-    letters = targets.reshape(rows.shape[1], -1).to(rows.device)
     times, lengths = (
         (one if isinstance(one, Tensor) else Tensor(one, device=rows.device)).reshape(-1)
         for one in (input_lengths, target_lengths))
+    letters = (targets.reshape(1, -1) if single else targets if targets.ndim == 2 else
+               _in_rows(targets, lengths)).to(rows.device)
     loss = -_log_probability(rows, letters, times, lengths, blank)
     if zero_infinity:
         loss = loss.eq(math.inf).where(0, loss)
     if reduction == "mean":
         return (loss / lengths.maximum(1)).mean()
     return loss.sum() if reduction == "sum" else loss.reshape(()) if single else loss
+
+
+def _refuse_lengths(name: str, lengths: Any, most: int) -> None:
+    """Raise ShapeError if one of some lengths that are known is greater than what there is."""
+    if isinstance(lengths, Tensor) or is_symbolic(most):
+        return
+    outside = [one for one in np.ravel(lengths).tolist() if not 0 <= one <= most]
+    if outside:  # r[impl errors.argument.refused]
+        raise ShapeError("ctc_loss", f"one of {name} is {outside[0]}, and there are {most}",
+                         f"give whole numbers from 0 to {most}")
+
+
+def _in_rows(line: Tensor, lengths: Tensor) -> Tensor:
+    """Texts that stand one behind the other, each in a row that is as long as the longest."""
+    counts = lengths.known("ctc_loss", "give targets of shape (batch, letters)")
+    if counts.sum() != line.shape[0]:
+        raise ShapeError("ctc_loss", f"target_lengths are {int(counts.sum())} letters together, "
+                         f"and targets has {line.shape[0]}", "give all letters, text by text")
+    starts = np.cumsum(counts) - counts
+    places = starts[:, None] + np.minimum(np.arange(max(counts.max(initial=0), 1)),
+                                          np.maximum(counts[:, None] - 1, 0))
+    return line[Tensor(np.minimum(places, max(line.shape[0] - 1, 0)), device=line.device)]
 
 
 #: Stands for the logarithm of 0: sums of it stay finite, and so do gradients.
@@ -295,3 +332,73 @@ def _log_probability(rows: Tensor, letters: Tensor, times: Tensor, lengths: Tens
         state.eq(2 * lengths.reshape(-1, 1) - 1))
     total = ends.where(first, _NEVER).logsumexp(1)
     return (total > _NEVER / 2).where(total, -math.inf)
+
+
+class Assessed(NamedTuple):
+    """The log probability of each target, and minus their mean."""
+
+    output: Tensor
+    loss: Tensor
+
+
+class AdaptiveLogSoftmaxWithLoss(Module):
+    """A softmax over many classes, the frequent ones first (Grave and others, 2017).
+
+    Those from a cutoff to the next one are a cluster: the head says how likely it is, and a tail of
+    two matrices, with `div_value` times fewer columns than the one before, which of them it is.
+    """
+
+    def __init__(self, in_features: int, n_classes: int, cutoffs: Sequence[int],
+                 div_value: float = 4.0, head_bias: bool = False) -> None:
+        ends = list(cutoffs)
+        if not ends or ends != sorted({*ends}) or ends[0] < 1 or ends[-1] > n_classes - 1:
+            # r[impl errors.argument.refused]
+            raise ArgumentError("nn.AdaptiveLogSoftmaxWithLoss", f"cutoffs are {cutoffs!r:.60}",
+                                f"give rising whole numbers from 1 to {n_classes - 1}")
+        self.in_features, self.n_classes, self.div_value = in_features, n_classes, div_value
+        self.cutoffs = [*ends, n_classes]
+        self.head_size = ends[0] + len(ends)
+        self.head = Linear(in_features, self.head_size, head_bias)
+        self.tail = ModuleList(
+            Sequential(Linear(in_features, width := int(in_features // div_value ** (place + 1)),
+                              bias=False), Linear(width, stop - start, bias=False))
+            for place, (start, stop) in enumerate(zip(ends, self.cutoffs[1:], strict=True)))
+
+    def log_prob(self, input: Tensor) -> Tensor:
+        """The log probability of each class: (..., n_classes)."""
+        head, first = self.head(input).log_softmax(-1), self.cutoffs[0]
+        tails = [layer(input).log_softmax(-1) + head[..., first + place:first + place + 1]
+                 for place, layer in enumerate(self.tail)]
+        return head[..., :first].cat(*tails, dim=-1)
+
+    def forward(self, input: Tensor, target: Tensor) -> Assessed:
+        likely = self.log_prob(input).gather(-1, target.unsqueeze(-1)).squeeze(-1)
+        return Assessed(likely, -likely.mean())
+
+    def predict(self, input: Tensor) -> Tensor:
+        """The most likely class."""
+        return self.log_prob(input).argmax(-1)
+
+
+class LinearCrossEntropyLoss(_Weighted):
+    """CrossEntropyLoss of a linear layer, whose weights are `linear`."""
+
+    weight: Tensor | None
+
+    def __init__(self, in_features: int, num_classes: int, *, out_features: Sequence[int] = (),
+                 bias: bool = False, reduction: str = "mean", weight: Tensor | None = None,
+                 ignore_index: int | None = None, label_smoothing: float = 0.0,
+                 options: Any = None) -> None:
+        """`options` are PyTorch's, about how it computes, and change nothing."""
+        self.num_classes, self.out_features = num_classes, tuple(out_features)
+        self.linear = Linear(in_features, num_classes * math.prod(out_features), bias)
+        self._keep(weight=weight)
+        self.reduction, self.label_smoothing = reduction, label_smoothing
+        self.ignore_index = -100 if ignore_index is None else ignore_index
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        logits = self.linear(input)
+        if self.out_features:
+            logits = logits.reshape(*input.shape[:-1], self.num_classes, *self.out_features)
+        return logits.cross_entropy(target, self.reduction, self.label_smoothing,
+                                    self.ignore_index, self.weight)

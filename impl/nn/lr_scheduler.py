@@ -119,7 +119,7 @@ class Scheduler:
         self._set(self._last_lr)
 
 
-LRScheduler = Scheduler
+LRScheduler = _LRScheduler = Scheduler
 
 
 class _OfFunctions(Scheduler):
@@ -350,7 +350,9 @@ class _WithMomentum(Scheduler):
                 self._set_momentum(group, greatest)
 
     def _set_momentum(self, group: Any, value: float) -> None:
-        if "betas" in group:
+        if self.optimizer.moves_momentum:
+            group.move_momentum(value)
+        elif "betas" in group:
             group["betas"] = (value, *group["betas"][1:])
         else:
             group["momentum"] = value

@@ -10,51 +10,76 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Self
-from weakref import WeakValueDictionary
 
 from impl.dtypes import DType
-from impl.errors import NameMissingError, ShapeError, nearest
+from impl.errors import ArgumentError, NameMissingError, ShapeError, nearest
+from impl.gradient.hooks import RemovableHook
+from impl.host import np
 from impl.nn.state import UnmatchedKeys, contents, get_state_dict, load_state_dict
 from impl.tensor import Tensor
 from impl.tensor.names import made
+from impl.tensor.parameters import is_buffer, note_buffer
+
+if TYPE_CHECKING:
+    from impl.nn.backward import BackwardHooks
 
 __all__ = ["Buffer", "Module", "Parameter"]
 
 #: What else PyTorch's modules have, and what to write here.
 _ELSEWHERE = {"share_memory": "nothing: processes are those of MPI",
-              "register_full_backward_hook": "x.gradient(...) for what you want to see"}
+              "register_backward_hook": "register_full_backward_hook",
+              **dict.fromkeys(("ipu", "mtia", "xpu"), "to(device)"),
+              **dict.fromkeys(("get_extra_state", "set_extra_state"), "register_buffer"),
+              **dict.fromkeys(("register_state_dict_pre_hook", "register_state_dict_post_hook"),
+                              "the dict that state_dict() returns"),
+              **dict.fromkeys(("register_load_state_dict_pre_hook",
+                               "register_load_state_dict_post_hook"),
+                              "the dict that is given to load_state_dict"),
+              **dict.fromkeys(("T_destination", "call_super_init", "dump_patches"),
+                              "nothing in its place: it is about PyTorch itself")}
 
 
-def Parameter(data: Any, requires_grad: bool = True) -> Tensor:  # noqa: N802
-    """A tensor that requires a gradient, unless it is said not to."""
-    tensor = Tensor(data) if not isinstance(data, Tensor) else data.detach()
-    return tensor.requires_grad_(requires_grad)
+class _AskedForParameters(type(Tensor)):  # type: ignore[misc]
+    """The class of a class whose instances are told by what they are for."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return value.__class__ is cls or \
+            cls is Parameter and isinstance(value, Tensor) and bool(value._parameter)
 
 
-#: Tensors that were made as buffers, wherever they stand.
-_not_learned: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+class Parameter(Tensor, metaclass=_AskedForParameters):
+    """A tensor that requires a gradient, unless it is said not to. It is a `Tensor`. For
+    `isinstance` each tensor that was told to require a gradient is one; a frozen one is none, other
+    than in PyTorch.
+    """
+
+    def __new__(cls, data: Any, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
+        """Of data, or of a tensor."""
+        tensor = Tensor(data) if not isinstance(data, Tensor) else data.detach()
+        return tensor.requires_grad_(requires_grad)
+
+
+#: How many tensors were made as buffers: a captured function that lists tensors reads it.
+_buffers_made = 0
 
 
 def Buffer(data: Any) -> Tensor:  # noqa: N802
     """A tensor that is saved, but not learned; `register_buffer` has one that is not saved."""
+    global _buffers_made
     tensor = Parameter(data, requires_grad=False)
-    _not_learned[id(tensor)] = tensor
+    note_buffer(tensor)
+    _buffers_made += 1
     return tensor
 
 
-class Hook:
+class Hook(RemovableHook):
     """A function that is called beside a layer, until `remove()`."""
 
-    __slots__ = ("kept", "function", "named", "always")
+    __slots__ = ("named", "always")
 
-    def __init__(self, kept: list[Hook], function: Callable[..., Any], named: bool,
+    def __init__(self, kept: list[Any], function: Callable[..., Any], named: bool,
                  always: bool) -> None:
         self.kept, self.function, self.named, self.always = kept, function, named, always
-
-    def remove(self) -> None:
-        """Call it no more."""
-        if self in self.kept:
-            self.kept.remove(self)
 
     def given(self, layer: Module, given: tuple[Any, ...],
               named: dict[str, Any]) -> tuple[Any, Any]:
@@ -136,6 +161,7 @@ class Module:
     _made = ""
     #: Functions that are called before and after `forward`.
     _hooks: Hooks | None = None
+    _backward: BackwardHooks | None = None
     #: What `train()` and `eval()` said.
     _mode: bool | None = None
     #: Names of the tensors that are not learned, and of those that are not even saved.
@@ -181,6 +207,27 @@ class Module:
         """Call hook(layer, arguments) before each call; what it returns are the arguments."""
         return self._hooked("before", hook, prepend, with_kwargs)
 
+    def register_full_backward_hook(self, hook: Callable[..., Any],
+                                    prepend: bool = False) -> RemovableHook:
+        """Call hook(layer, gradients of the input, gradients of the output) where gradients pass;
+        what it returns is used as those of the input. The handle has `remove()`.
+        """
+        known = self._gradient_hooks()
+        return known.register(known.after, hook, prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any],
+                                        prepend: bool = False) -> RemovableHook:
+        """Call hook(layer, gradients of the output), which may return others."""
+        known = self._gradient_hooks()
+        return known.register(known.before, hook, prepend)
+
+    def _gradient_hooks(self) -> BackwardHooks:
+        """Those of this layer."""
+        if self._backward is None:
+            from impl.nn.backward import BackwardHooks
+            self._backward = BackwardHooks(self)
+        return self._backward
+
     def _hooked(self, when: str, hook: Callable[..., Any], prepend: bool, named: bool,
                 always: bool = False) -> Hook:
         if self._hooks is None:
@@ -191,6 +238,23 @@ class Module:
         made = Hook(kept, hook, named, always)
         kept.insert(0 if prepend else len(kept), made)
         return made
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a layer in the place of the one at a path such as "body.0".
+
+        `strict`: there has to be one.
+        """
+        path, _, name = target.rpartition(".")
+        known = dict(self.named_modules())
+        if strict and target not in known or path not in known:  # r[impl errors.argument.refused]
+            raise ArgumentError(f"nn.{type(self).__name__}.set_submodule",
+                                f"there is no {target if strict else path}",
+                                f"use a path below one of {', '.join(map(repr, known))}")
+        setattr(known[path], name, module)
+
+    def to_empty(self, *, device: Any = None, recurse: bool = True) -> Module:
+        """The layer on a device; its values stay, which PyTorch leaves open."""
+        return self if device is None else self.to(device)
 
     def __repr__(self) -> str:
         """`Linear(in_features=3, out_features=4, bias=True)`; layers inside on lines below it."""
@@ -224,7 +288,9 @@ class Module:
     def named_parameters(self, prefix: str = "",
                          recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
         """The tensors that are learned, each once, by name: all floats but the buffers."""
-        found = {id(one): (name, one) for name, one in self._tensors(prefix, recurse, False)}
+        found: dict[int, tuple[str, Tensor]] = {}
+        for name, one in self._tensors(prefix, recurse, False):
+            found.setdefault(id(one), (name, one))  # what is tied has its first name, as there
         return iter(found.values())
 
     def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -243,10 +309,11 @@ class Module:
     def _tensors(self, prefix: str, recurse: bool,
                  buffers: bool) -> Iterator[tuple[str, Tensor]]:
         """All tensors that are buffers, or all that are not."""
-        kept = {id(vars(layer)[name]) for layer in self.modules() for name in layer._buffers}
+        kept = {id(vars(layer)[name]) for layer in self.modules()
+                for name in layer._buffers if name in vars(layer)}  # one may be deleted
         for name, one in contents(self, prefix) if recurse else vars(self).items():
             if isinstance(one, Tensor) and buffers == (
-                    id(one) in kept or _not_learned.get(id(one)) is one
+                    id(one) in kept or bool(_buffers_made) and is_buffer(one)
                     or not one.is_floating_point()):
                 yield name, one
 
@@ -407,6 +474,18 @@ def _shown(value: Any) -> str:
     several = value if isinstance(value, (tuple, list)) else (value,)
     plain = all(isinstance(one, (int, float, str, type(None))) for one in several)
     return repr(value) if plain else type(value).__name__
+
+
+def refuse_values(layer: Module, given: Any) -> None:
+    """Refuse numbers and arrays where a layer works on a tensor.
+
+    Raises:
+        ArgumentError: it is one of them.
+    """
+    if isinstance(given, (list, tuple, int, float, np.ndarray)):
+        raise ArgumentError(  # r[impl errors.argument.refused]
+            f"nn.{type(layer).__name__}", f"the input is a {type(given).__name__}, and no tensor",
+            "make it one: Tensor(values)")
 
 
 def sizes(layer: Module, groups: int = 1, **given: Any) -> None:

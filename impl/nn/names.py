@@ -11,6 +11,15 @@ from impl.tensor import Tensor
 
 #: What has another name here than its own.
 _MEANT = {"autocast": "model.bfloat16(), or nothing: no dtype is changed unasked",
+          **dict.fromkeys(("modules", "container"), "nn: all layers are there"),
+          "crossmaplrn2d": "nn.LocalResponseNorm", "nllloss2d": "nn.NLLLoss",
+          **dict.fromkeys(("uninitializedparameter", "uninitializedbuffer"),
+                          "nn.LazyLinear and other lazy layers"),
+          **dict.fromkeys(("qat", "quantizable", "quantized", "intrinsic"),
+                          "float8_e4m3fn, float8_e5m2, int4 or int8 and a scale of your own"),
+          **dict.fromkeys(("common_types", "factory_kwargs", "linearcrossentropyoptions"),
+                          "nothing in its place: it is about PyTorch itself"),
+          "parallel": "shard(...) on the parameters and the batch: one program for a mesh",
           "dataparallel": "shard(...) on the parameters and the batch: one program for a mesh",
           "distributeddataparallel": "impl.distributed, and shard(...) on the parameters"}
 

@@ -3,15 +3,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from impl.errors import ArgumentError, ShapeError
 from impl.nn.module import Module, sizes
 from impl.tensor import Tensor
 
-__all__ = ["AlphaDropout", "BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Dropout",
-           "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout", "GroupNorm",
-           "InstanceNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm",
-           "LayerNorm2d", "LocalResponseNorm", "RMSNorm"]
+__all__ = ["AlphaDropout", "BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
+           "Dropout", "Dropout1d", "Dropout2d", "Dropout3d",
+           "FeatureAlphaDropout", "GroupNorm", "InstanceNorm", "InstanceNorm1d",
+           "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "LayerNorm2d", "LocalResponseNorm",
+           "RMSNorm", "SyncBatchNorm"]
 
 
 def _stored(value: float, *shape: int) -> Tensor:
@@ -29,6 +31,8 @@ class BatchNorm(Module):
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
+    #: How many axes the input may have; nothing for any number from 2 on.
+    ranks: tuple[int, ...] = ()
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True,
                  track_running_stats: bool = True, momentum: float | None = 0.1,
@@ -45,6 +49,11 @@ class BatchNorm(Module):
                 self.register_buffer("num_batches_tracked", _stored(0))
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or self.ranks and x.ndim not in self.ranks:
+            # r[impl errors.argument.refused]
+            wanted = " or ".join(map(str, self.ranks)) or "2 or more"
+            raise ShapeError(f"nn.{type(self).__name__}", f"an input of shape {x.shape}",
+                             f"give (batch, channels, ...), {wanted} axes; nn.BatchNorm takes any")
         if not self.training and self.track_running_stats:
             mean, variance = self.running_mean, self.running_var
         else:
@@ -68,6 +77,8 @@ class BatchNorm(Module):
 class BatchNorm2d(BatchNorm):
     """BatchNorm with the arguments in PyTorch's order, for (batch, channels, height, width)."""
 
+    ranks: tuple[int, ...] = (4,)
+
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
                  affine: bool = True, track_running_stats: bool = True,
                  bias: bool = True) -> None:
@@ -77,9 +88,29 @@ class BatchNorm2d(BatchNorm):
 class BatchNorm1d(BatchNorm2d):
     """BatchNorm for (batch, channels) and (batch, channels, length)."""
 
+    ranks: tuple[int, ...] = (2, 3)
+
 
 class BatchNorm3d(BatchNorm2d):
     """BatchNorm for (batch, channels, depth, height, width)."""
+
+    ranks: tuple[int, ...] = (5,)
+
+
+class SyncBatchNorm(BatchNorm2d):
+    """BatchNorm: on a mesh, too, the batch is the whole one."""
+
+    ranks: tuple[int, ...] = ()
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
+                 affine: bool = True, track_running_stats: bool = True,
+                 process_group: Any = None) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module itself, whose layers are already such ones."""
+        return module
 
 
 class LayerNorm(Module):
@@ -161,6 +192,7 @@ class InstanceNorm2d(BatchNorm2d):
     """
 
     axes = 2
+    ranks: tuple[int, ...] = ()
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1,
                  affine: bool = False, track_running_stats: bool = False,

@@ -6,13 +6,16 @@ and what `state_dict` returns have PyTorch's names, so that its checkpoints load
 """
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from impl.dtypes import DType, dtypes, sum_accumulator
-from impl.errors import ArgumentError, DTypeError, SettingError, ShapeError
+from impl.errors import ArgumentError, DTypeError, SettingError, ShapeError, warn
+from impl.gradient.hooks import RemovableHook
 from impl.host import np
 from impl.nn.names import missing, publish
 from impl.nn.state import laid_as
@@ -38,7 +41,8 @@ _OF_SCHEDULES = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentu
 
 
 #: Optimisers with a module of their own, imported when they are asked for.
-_ELSEWHERE = {**dict.fromkeys(("Adadelta", "Adamax", "NAdam", "RAdam", "Rprop"), "adaptive"),
+_ELSEWHERE = {**dict.fromkeys((
+    "ASGD", "Adadelta", "Adafactor", "Adamax", "NAdam", "RAdam", "Rprop"), "adaptive"),
               "LBFGS": "lbfgs"}
 publish("optim", [*__all__, *_ELSEWHERE])
 
@@ -56,14 +60,22 @@ def number_in_memory(value: float, dtype: DType | None = None) -> Tensor:
     return Tensor.empty((), dtype=dtype).assign(value)
 
 
-def laid_by(number: Tensor, parameter: Tensor) -> Tensor:
-    """A number that all parameters share, where one of them is, or where another number is."""
-    return number if number.device == parameter.device else number.to(parameter.device)
+def laid_by(number: Any, parameter: Tensor) -> Any:
+    """A number that all parameters share, where one of them is, or where another number is; one of
+    Python's is everywhere.
+    """
+    here = not isinstance(number, Tensor) or number.device == parameter.device
+    return number if here else number.to(parameter.device)
 
 
 def wide(dtype: DType) -> DType:
     """The dtype of an optimiser's state: float32 for half-width parameters."""
     return sum_accumulator(dtype)
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether it is the number 0, and no number in memory, at which nobody looks."""
+    return not isinstance(value, Tensor) and not value
 
 
 def _memory(parameter: Tensor) -> Tensor:
@@ -78,6 +90,10 @@ def _wanted(given: Sequence[Tensor]) -> list[Tensor]:
     Raises:
         DTypeError: there is none.
     """
+    for one in given:
+        if not isinstance(one, Tensor):  # r[impl errors.argument.refused]
+            raise ArgumentError("optim", f"{one!r:.60} is no tensor",
+                                "give model.parameters(), or a list of tensors")
     wanted = [p for p in given if p._parameter] or [
         p.requires_grad_() for p in given if p.is_floating_point() and p._parameter is None]
     if not wanted:
@@ -108,7 +124,7 @@ class ParameterGroup(MutableMapping[str, Any]):
     """Parameters with the options they share, as a dict: `group["lr"] = 0.1`, `group["params"]`.
 
     The rate is a number in memory. So a step that was captured sees it change, and a step with
-    another rate is the same kernels.
+    another rate is the same kernels. So is a momentum that a schedule moves.
     """
 
     def __init__(self, params: list[Tensor], options: dict[str, Any],
@@ -116,6 +132,8 @@ class ParameterGroup(MutableMapping[str, Any]):
         self.params, self.options, self._remember = params, options, remember
         self._given = options.pop("lr")
         self.rate = self.number(self._given)
+        #: The momentum in memory, and what was given for it.
+        self._moved: tuple[Tensor | None, float] = None, 0.0
         #: What each parameter has, and what all of them share, beside their values.
         self.states: list[State] = [{} for _ in params]
         self.shared: State = {}
@@ -133,18 +151,36 @@ class ParameterGroup(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name == "params":
             return self.params
-        return self._rate() if name == "lr" else self.options[name]
+        value: Any = self._rate() if name == "lr" else self.options[name]
+        number, given = self._moved
+        if name == "betas":
+            return tuple(given if each is number else each for each in value)
+        return given if value is number and number is not None else value
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "lr":
             self._given = value
-            self.rate.assign(laid_by(value, self.rate) if isinstance(value, Tensor) else value)
+            self.rate.assign(laid_by(value, self.rate))
         elif name != "params":
             self.options[name] = value
             self._remember(self)  # a momentum that is not 0 any more needs memory
         else:  # r[impl errors.argument.refused]
             raise ArgumentError("param_groups", "the parameters of a group stay",
                                 "use optimizer.add_param_group for others")
+
+    def move_momentum(self, value: float) -> None:
+        """Set the momentum, or the first beta, as a number in memory, which the next will change.
+        At 0 there is no momentum, which is another step.
+        """
+        number, name = self._moved[0], "betas" if "betas" in self.options else "momentum"
+        known = self.options[name]
+        if number is not None and number is (known[0] if name == "betas" else known) and value:
+            number.assign(value)
+        else:
+            number = self.number(value) if value else None
+            first = value if number is None else number
+            self[name] = (first, *known[1:]) if name == "betas" else first
+        self._moved = number, value
 
     def __delitem__(self, name: str) -> None:
         del self.options[name]
@@ -165,12 +201,47 @@ class ParameterGroup(MutableMapping[str, Any]):
         return self._given if same else rate
 
 
+def _let_say_how(kind: type[Optimizer]) -> None:
+    """Let an optimiser be made with PyTorch's words for how it computes."""
+    initialize: Any = vars(kind).get("__init__")
+    if initialize is None:
+        return
+
+    @functools.wraps(initialize)
+    def asked(self: Optimizer, *given: Any, foreach: bool | None = None,
+              fused: bool | None = None, capturable: bool | None = None,
+              differentiable: bool = False, **named: Any) -> None:
+        if differentiable:  # r[impl errors.argument.refused]
+            raise ArgumentError(f"optim.{kind.__name__}", "differentiable: a step is no part of a "
+                                "graph", "write the update with tensors, and take func.grad of it")
+        initialize(self, *given, **named)
+        if fused:
+            from impl.replay import TinyJit
+            self.replayed = TinyJit(self._update)
+    known = inspect.signature(initialize).parameters
+    words = [each for each in inspect.signature(asked, follow_wrapped=False).parameters.values()
+             if each.kind is each.KEYWORD_ONLY and each.name not in known]
+    asked.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
+        *known.values(), *words])
+    kind.__init__ = asked  # type: ignore[method-assign]
+
+
 class Optimizer:
-    """The base of all optimisers. Subclasses give the change of one parameter."""
+    """The base of all optimisers. Subclasses give the change of one parameter.
+
+    With `fused=True` a step is captured once and replayed (spec/replay.md): it
+    builds no graph. `foreach` and `capturable` are taken, and all steps are so.
+    """
+
+    #: The update, captured, where the optimiser is fused.
+    replayed: Any = None
+    #: Whether its momentum, or first beta, may be a number in memory.
+    moves_momentum = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         made(cls)
+        _let_say_how(cls)
 
     def __init__(self, params: Parameters, defaults: Mapping[str, Any]) -> None:
         """The parameters, or dicts of them with options that differ from the defaults.
@@ -183,12 +254,16 @@ class Optimizer:
                              "give nn.state.get_parameters(model)")
         given: list[Any] = list(params)
         grouped = bool(given) and isinstance(given[0], Mapping)
-        groups: list[Any] = given if grouped else [{"params": given}]
+        groups: list[Any] = [  # generators among them are walked once
+            {**one, "params": _listed(one["params"])} for one in given] if grouped \
+            else [{"params": given}]
         self.defaults = {"maximize": False, **defaults}
+        self._before_steps: list[Any] = []
+        self._after_steps: list[Any] = []
         self.param_groups: list[ParameterGroup] = []
-        wanted = {id(p) for p in _wanted([p for one in groups for p in _listed(one["params"])])}
+        wanted = {id(p) for p in _wanted([p for one in groups for p in one["params"]])}
         for one in groups:
-            self._add(one, [p for p in _listed(one["params"]) if id(p) in wanted])
+            self._add(one, [p for p in one["params"] if id(p) in wanted])
 
     def _add(self, given: Mapping[str, Any], params: list[Tensor]) -> None:
         """One more group, in memory, so that the first step has the plan of all.
@@ -207,6 +282,9 @@ class Optimizer:
         if {id(p) for p in self.params} & {id(p) for p in params}:
             # r[impl errors.argument.refused]
             raise ArgumentError(kind, "a parameter is in two groups", "name it in one of them")
+        if len({id(p) for p in params}) < len(params):
+            warn(kind, "a group names one parameter twice, and each step changes it twice",
+                 "name it once")
         group = ParameterGroup(params, {**self.defaults, **options}, self._remember)
         self._remember(group)
         group.shared = {name: group.number(0.0) for name in self.counters}
@@ -217,16 +295,16 @@ class Optimizer:
 
     def _remember(self, group: ParameterGroup) -> None:
         """Give the parameters of a group what they need to have and have not yet."""
-        for name in self.memories(group.options):
-            for parameter, state in zip(group.params, group.states, strict=True):
+        for parameter, state in zip(group.params, group.states, strict=True):
+            for name in self.memories(group.options, parameter):
                 if name not in state:
                     state[name] = self.memory(name, parameter)
 
     #: Names of the numbers that all parameters of a group share.
     counters: tuple[str, ...] = ()
 
-    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
-        """The names of what each parameter of a group with these options needs to have."""
+    def memories(self, options: Mapping[str, Any], parameter: Tensor) -> Sequence[str]:
+        """The names of what a parameter of a group with these options needs to have."""
         return ()
 
     def memory(self, name: str, parameter: Tensor) -> Tensor:
@@ -279,26 +357,50 @@ class Optimizer:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change the parameters, in memory. A closure is called before; its result is returned."""
+        for hook in tuple(self._before_steps):
+            hook(self, () if closure is None else (closure,), {})
         loss = None if closure is None else closure()
-        Tensor.realize(*self.schedule_step())
+        gradients = [parameter.grad for parameter in self.params]
+        (self.replayed or self._update)(*gradients)
+        for hook in tuple(self._after_steps):
+            hook(self, () if closure is None else (closure,), {})
         return loss
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHook:
+        """Call hook(optimizer, arguments, keywords) before each step."""
+        return RemovableHook(self._before_steps, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHook:
+        """Call hook(optimizer, arguments, keywords) after each step."""
+        return RemovableHook(self._after_steps, hook)
 
     def schedule_step(self) -> list[Tensor]:
         """Give the parameters their new values, and return all tensors that changed."""
+        return self._changed([parameter.grad for parameter in self.params])
+
+    def _update(self, *gradients: Tensor | None) -> None:
+        """A step, given the gradients of all parameters."""
+        Tensor.realize(*self._changed(gradients))
+
+    def _changed(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+        """Give the parameters their new values, and return all tensors that changed."""
         changed: list[Tensor] = []
+        left = iter(gradients)
         for group in self.param_groups:
             changed += self.before_step(group)
             for parameter, state in zip(group.params, group.states, strict=True):
-                if parameter.grad is not None:
-                    gradient = parameter.grad.detach().cast(wide(parameter.dtype))
+                given = next(left)
+                if given is not None:
+                    gradient = given.detach().cast(wide(parameter.dtype))
                     gradient = -gradient if group.options["maximize"] else gradient
                     self.change(group, parameter, gradient, state)
                     changed += state.values()
         return [*self.params, *changed]
 
     def before_step(self, group: ParameterGroup) -> list[Tensor]:
-        """Change what the parameters of a group share; return what changed."""
-        return []
+        """Change what the parameters of a group share, here their steps; return what changed."""
+        step = group.shared.get("step")
+        return [] if step is None else [step.assign(step + 1)]
 
     def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
                state: State) -> None:
@@ -374,7 +476,7 @@ class Optimizer:
         for place, (parameter, state, one) in enumerate(
                 zip(group.params, group.states, given, strict=True)):
             found.append({})
-            names = self.memories({**group.options, **options})
+            names = self.memories({**group.options, **options}, parameter)
             strange = sorted(name for name, value in one.items()
                              if value is not None and name not in (*names, "step", "begun"))
             if strange:
@@ -427,6 +529,7 @@ class SGD(Optimizer):
 
     #: Whether the decay of weights is no part of the gradient.
     decoupled = False
+    moves_momentum = True
 
     def __init__(self, params: Parameters, lr: float = 0.001, momentum: float = 0.0,
                  weight_decay: float = 0.0, nesterov: bool = False, *, dampening: float = 0.0,
@@ -438,8 +541,8 @@ class SGD(Optimizer):
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
             "nesterov": nesterov, "maximize": maximize})
 
-    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
-        if not options["momentum"]:
+    def memories(self, options: Mapping[str, Any], parameter: Tensor) -> Sequence[str]:
+        if _is_zero(options["momentum"]):
             return ()
         # The first gradient is not dampened, so that it has to be known which is the first.
         return ("momentum_buffer", *["begun"] * bool(options.get("dampening")))
@@ -456,10 +559,10 @@ class SGD(Optimizer):
     def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
                state: State) -> None:
         options = group.options
-        momentum = options["momentum"]
+        momentum = laid_by(options["momentum"], parameter)
         if options["weight_decay"] and not self.decoupled:
             gradient = gradient + parameter.detach() * options["weight_decay"]
-        if not momentum:
+        if _is_zero(momentum):
             self.move(group, parameter, gradient)
             return
         velocity, part = state["momentum_buffer"], gradient
@@ -477,6 +580,7 @@ class Adam(Optimizer):
 
     decoupled = False
     layerwise = False
+    moves_momentum = True
     #: Steps, and 1 - b1**step and 1 - b2**step.
     counters = ("step", "first_weight", "second_weight")
 
@@ -492,7 +596,7 @@ class Adam(Optimizer):
             "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
             "decoupled_weight_decay": decoupled_weight_decay or self.decoupled})
 
-    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+    def memories(self, options: Mapping[str, Any], parameter: Tensor) -> Sequence[str]:
         return ("exp_avg", "exp_avg_sq", *["max_exp_avg_sq"] * bool(options["amsgrad"]))
 
     def before_step(self, group: ParameterGroup) -> list[Tensor]:
@@ -500,13 +604,16 @@ class Adam(Optimizer):
         step.assign(step + 1)
         for weight, beta in zip(weights, group.options["betas"], strict=True):
             # 1 - beta**step in a form that loses no digits.
-            weight.assign(-(step * math.log(beta)).expm1() if beta else 1.0)
+            exponent = laid_by(beta, step).log() if isinstance(beta, Tensor) else \
+                math.log(beta) if beta else -math.inf
+            weight.assign(-(step * exponent).expm1())
         return [step, *weights]
 
     def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
                state: State) -> None:
         options, value = group.options, parameter.detach()
         (b1, b2), decay = options["betas"], options["weight_decay"]
+        b1 = laid_by(b1, parameter)
         decoupled = options["decoupled_weight_decay"]
         if decay and not decoupled:
             gradient = gradient + value * decay
@@ -549,6 +656,8 @@ class LAMB(AdamW):
 class RMSprop(Optimizer):
     """Steps divided by the root of a running mean of squared gradients, as PyTorch defines it."""
 
+    moves_momentum = True
+
     def __init__(self, params: Parameters, lr: float = 0.01, alpha: float = 0.99,
                  eps: float = 1e-8, weight_decay: float = 0.0, momentum: float = 0.0,
                  centered: bool = False, *, maximize: bool = False) -> None:
@@ -556,9 +665,9 @@ class RMSprop(Optimizer):
             "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay,
             "momentum": momentum, "centered": centered, "maximize": maximize})
 
-    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+    def memories(self, options: Mapping[str, Any], parameter: Tensor) -> Sequence[str]:
         return ("square_avg", *["grad_avg"] * bool(options["centered"]),
-                *["momentum_buffer"] * bool(options["momentum"]))
+                *["momentum_buffer"] * (not _is_zero(options["momentum"])))
 
     def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
                state: State) -> None:
@@ -572,9 +681,9 @@ class RMSprop(Optimizer):
             mean.assign(mean * alpha + gradient * (1 - alpha))
             size = square - mean.square()
         update = gradient / (size.sqrt() + options["eps"])
-        if "momentum_buffer" in state:
-            velocity = state["momentum_buffer"]
-            velocity.assign(velocity * options["momentum"] + update)
+        if not _is_zero(options["momentum"]):
+            velocity, momentum = state["momentum_buffer"], laid_by(options["momentum"], parameter)
+            velocity.assign(velocity * momentum + update)
             update = velocity * 1
         self.move(group, parameter, update)
 
@@ -591,7 +700,7 @@ class Adagrad(Optimizer):
             "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
             "initial_accumulator_value": initial_accumulator_value, "maximize": maximize})
 
-    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+    def memories(self, options: Mapping[str, Any], parameter: Tensor) -> Sequence[str]:
         return ("sum",)
 
     def memory(self, name: str, parameter: Tensor) -> Tensor:
@@ -605,10 +714,6 @@ class Adagrad(Optimizer):
     def first_values(self, group: ParameterGroup) -> None:
         for state in group.states:
             state["sum"].assign(group.options["initial_accumulator_value"])
-
-    def before_step(self, group: ParameterGroup) -> list[Tensor]:
-        step = group.shared["step"]
-        return [step.assign(step + 1)]
 
     def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,
                state: State) -> None:
@@ -630,7 +735,7 @@ class Lion(Optimizer):
                  betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
 
-    def memories(self, options: Mapping[str, Any]) -> Sequence[str]:
+    def memories(self, options: Mapping[str, Any], parameter: Tensor) -> Sequence[str]:
         return ("exp_avg",)
 
     def change(self, group: ParameterGroup, parameter: Tensor, gradient: Tensor,

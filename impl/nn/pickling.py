@@ -10,9 +10,10 @@ import zipfile
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
-from impl.dtypes import DType, dtypes
+from impl.dtypes import INT4, DType, dtypes
 from impl.errors import DTypeError
 from impl.host import np
+from impl.nn.files import bits_as_stored
 from impl.tensor import Tensor
 
 __all__ = ["STORAGES", "write_torch"]
@@ -41,8 +42,8 @@ def write_torch(obj: Any, file: IO[bytes]) -> None:
         _entry(archive, "data.pkl", b"\x80\x02" + b"".join(pickler.parts) + b".")
         _entry(archive, "byteorder", b"little")
         for number, tensor in enumerate(pickler.tensors):
-            bits = tensor.bitcast(dtypes.uint16) if tensor.dtype is dtypes.bfloat16 else tensor
-            _entry(archive, f"data/{number}", np.ascontiguousarray(bits.numpy()).tobytes())
+            bits = np.ascontiguousarray(bits_as_stored(tensor).numpy())
+            _entry(archive, f"data/{number}", bits.tobytes())
         _entry(archive, "version", b"3\n")
 
 
@@ -95,6 +96,9 @@ class _Pickler:
         self.parts.append(closing)
 
     def _tensor(self, tensor: Tensor) -> None:
+        if tensor.dtype in INT4:
+            raise DTypeError("save", f"the format has no {tensor.dtype.name}",
+                             "give its bytes, .bitcast(dtypes.uint8), or .cast(dtypes.int8)")
         number = self.numbers.setdefault(id(tensor), len(self.tensors))
         if number == len(self.tensors):
             self.tensors.append(tensor)

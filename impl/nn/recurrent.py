@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from impl.errors import ShapeError
 from impl.nn.linear import uniform_weights
@@ -11,7 +11,7 @@ from impl.nn.rnn import PackedSequence
 from impl.tensor import Tensor
 from impl.transforms import scan
 
-__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
 #: From the parts of a step that the input and the state before give to the state after.
 _State = tuple[Tensor, ...]
@@ -52,8 +52,8 @@ def _kind(layer: Module, name: str) -> tuple[int, _Step]:
     return _KINDS[name]
 
 
-class RNNCell(Module):
-    """One step: tanh(W_ih @ x + b_ih + W_hh @ h + b_hh)."""
+class RNNCellBase(Module):
+    """What one step of all kinds has in common."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True,
                  nonlinearity: str = "tanh") -> None:
@@ -77,14 +77,18 @@ class RNNCell(Module):
         return self._step(input, (self._first(input) if hx is None else hx,))[0]
 
 
-class GRUCell(RNNCell):
+class RNNCell(RNNCellBase):
+    """One step: tanh(W_ih @ x + b_ih + W_hh @ h + b_hh)."""
+
+
+class GRUCell(RNNCellBase):
     """One step of a GRU."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__(input_size, hidden_size, bias, "gru")
 
 
-class LSTMCell(RNNCell):
+class LSTMCell(RNNCellBase):
     """One step of an LSTM: (x, (h, c)) -> (h, c)."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
@@ -99,8 +103,8 @@ def _zeros(x: Tensor, *sizes: int) -> Tensor:
     return Tensor.zeros(*sizes, dtype=x.dtype, device=x.device)
 
 
-class RNN(Module):
-    """Layers of RNN cells over (length, batch, features), or over (batch, length, features) with
+class RNNBase(Module):
+    """Layers of cells over (length, batch, features), or over (batch, length, features) with
     `batch_first`; the batch may be left out.
 
     Returns the outputs of the last layer at all places, and the last states (layers, batch,
@@ -108,15 +112,18 @@ class RNN(Module):
     """
 
     #: What the states are called: h, and for an LSTM c.
-    _states: ClassVar[int] = 1
+    _states: int = 1
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1,
-                 nonlinearity: str = "tanh", bias: bool = True, batch_first: bool = False,
-                 dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0) -> None:
+    def __init__(self, mode: str, input_size: int, hidden_size: int, num_layers: int = 1,
+                 bias: bool = True, batch_first: bool = False, dropout: float = 0.0,
+                 bidirectional: bool = False, proj_size: int = 0) -> None:
+        """`mode` is "RNN_TANH", "RNN_RELU", "LSTM" or "GRU"."""
         sizes(self, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.nonlinearity, self.bias, self.batch_first = nonlinearity, bias, batch_first
+        self.nonlinearity, self.bias = mode.removeprefix("RNN_").lower(), bias
+        self.batch_first = batch_first
         self.dropout, self.bidirectional, self.proj_size = dropout, bidirectional, proj_size
+        self._states = 1 + (mode == "LSTM")
         for layer in range(num_layers):
             for end in self._ends():
                 self._make(f"l{layer}{end}", layer)
@@ -221,23 +228,31 @@ def _batched(given: Any) -> Any:
         else tuple(one.unsqueeze(1) for one in given)
 
 
-class GRU(RNN):
-    """Layers of GRU cells; arguments and results are those of `RNN`."""
+class RNN(RNNBase):
+    """Layers of RNN cells, with a "tanh" or a "relu"; results are those of `RNNBase`."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1,
+                 nonlinearity: str = "tanh", bias: bool = True, batch_first: bool = False,
+                 dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0) -> None:
+        super().__init__(f"RNN_{nonlinearity}".upper(), input_size, hidden_size, num_layers, bias,
+                         batch_first, dropout, bidirectional, proj_size)
+
+
+class GRU(RNNBase):
+    """Layers of GRU cells; arguments and results are those of `RNNBase`."""
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
                  batch_first: bool = False, dropout: float = 0.0,
                  bidirectional: bool = False) -> None:
-        super().__init__(input_size, hidden_size, num_layers, "gru", bias, batch_first, dropout,
+        super().__init__("GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout,
                          bidirectional)
 
 
-class LSTM(RNN):
-    """Layers of LSTM cells; the states are (h, c), all else is as in `RNN`."""
-
-    _states = 2
+class LSTM(RNNBase):
+    """Layers of LSTM cells; the states are (h, c), all else is as in `RNNBase`."""
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
                  batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
                  proj_size: int = 0) -> None:
-        super().__init__(input_size, hidden_size, num_layers, "lstm", bias, batch_first, dropout,
+        super().__init__("LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout,
                          bidirectional, proj_size)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.nn.files import refuse_others, safe_load, safe_metadata, safe_save
 from impl.nn.names import missing, publish
+from impl.progress import Progress
 from impl.tensor import Tensor
 
 __all__ = ["functional_call", "get_parameters", "get_state_dict", "load_state_dict",
@@ -196,12 +197,14 @@ class UnmatchedKeys(NamedTuple):
             f"unexpected_keys={self.unexpected_keys})")
 
 
-def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -> UnmatchedKeys:
+def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True,
+                    verbose: bool = False) -> UnmatchedKeys:
     """Assign saved tensors to a model's, by name, converted to their dtypes and laid
     as they lie, on one device or on a mesh.
 
     Tensors and arrays of other libraries will do. A tensor that a model has under two names may
-    be saved under one of them; the counters of PyTorch's batch norms are passed over.
+    be saved under one of them; the counters of PyTorch's batch norms are passed over. `verbose`
+    is tinygrad's, and changes nothing: nothing is printed.
 
     Returns:
         `missing_keys` and `unexpected_keys`, both empty unless `strict` is false.
@@ -230,7 +233,8 @@ def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -
                                  f"one {given.shape}", "load a file saved from the same model")
             changed.append(tensor.assign(laid_as(given, tensor)))
     if changed:
-        Tensor.realize(*changed)
+        with Progress(f"loading {len(changed)} tensors"):
+            Tensor.realize(*changed)
     return UnmatchedKeys(missing, extra)
 
 

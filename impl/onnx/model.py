@@ -144,7 +144,10 @@ def _say_types(graph: Graph, proto: Any) -> None:
     if not any(each in HELD for each in declared):
         return
     onnx = package()
-    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto).graph
+    except onnx.shape_inference.InferenceError as error:  # a node that lacks outputs, as one
+        raise ValueError(error) from None
     types = {each.name: each.type.tensor_type.elem_type
              for each in (*inferred.input, *inferred.output, *inferred.value_info)}
     types |= {each.name: each.data_type for each in inferred.initializer}

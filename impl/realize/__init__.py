@@ -28,7 +28,14 @@ from impl.realize.layout import CallLayout
 from impl.realize.looping import run_loop
 from impl.realize.nested import NESTED_ATTEMPTS, Overtaken, handlers_noted, is_nested
 from impl.realize.planning import Request, planned, planned_run, values_of
-from impl.realize.prepared import LaunchedCall, Made, Prepared, Segments, TaskSegment
+from impl.realize.prepared import (
+    NOTHING,
+    LaunchedCall,
+    Made,
+    Prepared,
+    Segments,
+    TaskSegment,
+)
 from impl.realize.run import (
     Run,
     commit,
@@ -57,10 +64,10 @@ from impl.realize.values import (
     seen,
 )
 
-__all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "NESTED_ATTEMPTS", "Overtaken",
-           "Prepared", "Request", "Run", "Segments", "TaskSegment", "adopt", "commit", "copied",
-           "ensure_memory", "environment", "handlers_noted", "in_force", "is_nested", "items_of",
-           "lock", "measured", "part_from_others", "peek", "pieces", "planned", "planned_run",
-           "poison", "programs_of", "put_pieces", "read", "read_part", "realize", "refuse_reading",
-           "run_loop", "run_schedule", "schedule", "schedule_document",
+__all__ = ["CallLayout", "ExecItem", "LaunchedCall", "Made", "Mode", "NESTED_ATTEMPTS", "NOTHING",
+           "Overtaken", "Prepared", "Request", "Run", "Segments", "TaskSegment", "adopt", "commit",
+           "copied", "ensure_memory", "environment", "handlers_noted", "in_force", "is_nested",
+           "items_of", "lock", "measured", "part_from_others", "peek", "pieces", "planned",
+           "planned_run", "poison", "programs_of", "put_pieces", "read", "read_part", "realize",
+           "refuse_reading", "run_loop", "run_schedule", "schedule", "schedule_document",
            "schedule_with_kernels", "seen", "session", "values_of"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from impl.device import Device, Memory
-from impl.dtypes import DType, dtypes, from_bfloat16
+from impl.dtypes import FLOAT8, DType, dtypes, from_bits
 from impl.errors import NaNError
 from impl.host import np
 from impl.ir import line_of
@@ -100,7 +100,8 @@ class Watch:
 
 
 def _numbers(bits: np.ndarray, dtype: DType) -> np.ndarray:
-    return from_bfloat16(bits) if dtype is dtypes.bfloat16 else bits.view(dtype.numpy)
+    coded = dtype is dtypes.bfloat16 or dtype in FLOAT8
+    return from_bits(bits, dtype) if coded else bits.view(dtype.numpy)
 
 
 def _told(values: np.ndarray) -> str:

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import getrefcount
 from typing import Any, NamedTuple, Protocol
+from weakref import getweakrefcount
 
 from impl.collectives import transferred
 from impl.custom import written_text
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import DType, dtypes
-from impl.effects import Buffer, lock, spoil
+from impl.effects import Buffer, born_again, lock, spoil
 from impl.errors import DeviceError
 from impl.ir import UOp, line_of
 from impl.multi import Mesh, Transfer
@@ -74,6 +75,32 @@ class Launch(Protocol):
 
     def failed(self) -> Known:
         """What is known of the kernel that was started last, and has failed."""
+
+
+def _counted_of_a_name() -> int:
+    held = object()
+    return getrefcount(held)
+
+
+#: No buffer and no leaf. Such a pair is held by a list alone; a call has both by name besides: so
+#: `only_here` counts.
+NOTHING = None, None
+#: What `getrefcount` says of an object that one name has.
+NAMED = _counted_of_a_name()
+
+
+def only_here(buffer: str, leaf: str, name: Callable[[Any], str]) -> str:
+    """The words that ask whether nobody else knows a buffer and its only leaf, and has left nothing
+    in them: who has both has them in one list, and here by name.
+    """
+    # r[impl replay.output.alone]
+    counted, weak = name(getrefcount), name(getweakrefcount)
+    return (f"{buffer}.weak is None and {counted}({buffer}) == {NAMED + 2} "
+            f"and {counted}({leaf}) == {NAMED + 1} "
+            f"and {counted}(kept := {leaf}.arg) == {NAMED + 1} "
+            f"and not {weak}({buffer}) and {weak}({leaf}) == 1 "
+            f"and {counted}(kept := {buffer}.leaves[0]) == {NAMED + 1} and kept() is {leaf} "
+            f"and not {buffer}.version and not {buffer}.nodes and {leaf}.origin is None")
 
 
 class OneKernel:
@@ -189,12 +216,19 @@ class Segments:
         memory, holds = self.placed[number], self.holds[number]
         if memory is None:
             return None
-        alone = getrefcount(memory) == holds + 2  # here, and where references are counted
+        alone = getrefcount(memory) == holds + NAMED
         if alone and memory.nbytes == nbytes:
             return memory
         if alone or not holds:
             self.forget(number)
         return None
+
+    def alone(self, memory: str, number: int, name: Callable[[Any], str]) -> str:
+        """The words that ask whether a memory is in the places of this number, and nobody but these
+        and one buffer has it.
+        """
+        return f"{memory} is {name(self.placed)}[{number}] and " \
+            f"{name(getrefcount)}({memory}) == {name(self.holds)}[{number}] + {NAMED + 1}"
 
     def forget(self, number: int) -> None:
         """Let go of the memory with a number; another one is put there before the next run."""
@@ -206,26 +240,38 @@ class Segments:
         """Put a memory in its places, if another one is there."""
         if self.placed[number] is not memory:
             before = getrefcount(memory)
-            self.placed[number] = memory
+            # Until it is in all its places it is in none: an interrupt may come in between.
+            self.placed[number] = None  # r[impl realize.failure.next+2]
             for segment, launch, argument in self.places[number]:
                 segment.set_memory(launch, argument, memory)
             # That of a mesh has parts, which others may hold.
             whole = memory.members[0] is memory
-            self.holds[number] = getrefcount(memory) - before if whole else 0
+            self.holds[number] = getrefcount(memory) - before + 1 if whole else 0
+            self.placed[number] = memory
+
+    def _place(self, memories: Sequence[Memory]) -> None:
+        """Put the first memories in their places."""
+        for number, memory in enumerate(memories):
+            if self.placed[number] is not memory:  # as `put` asks, too: most are there
+                self.put(number, memory)
 
     def run(self, memories: Sequence[Memory]) -> None:
         """Put the first memories in their places, and run all segments."""
-        placed = self.placed
-        if memories != placed:  # a memory equals itself only: this asks for all at once
-            for number, memory in enumerate(memories):
-                if placed[number] is not memory:  # as `put` asks, too: most are there
-                    self.put(number, memory)
+        if memories != self.placed:  # a memory equals itself only: this asks for all at once
+            self._place(memories)
         try:
             for segment in self.segments:
                 segment.run()
         except BaseException:
             self.last = segment
             raise
+
+    def lines(self, memories: str, name: Callable[[Any], str]) -> Sequence[str]:
+        """The words of `run`, if there is one segment, as there is most often."""
+        segment, = self.segments
+        return [f"if {memories} != {name(self.placed)}: {name(self._place)}({memories})",
+                f"try: {name(segment.run)}()",
+                "except BaseException:", f"    {name(self)}.last = {name(segment)}", "    raise"]
 
     def failed(self) -> Known:
         """What is known of the launch that has failed, or is the same of all that may have."""
@@ -297,6 +343,34 @@ class Prepared:
             raise
         return filled
 
+    def lines(self, buffers: Sequence[str], last: list[Any], name: Callable[[Any], str],
+              ) -> list[str]:
+        """The words of `run` for calls that bring these buffers, fill one, and do nothing besides;
+        `name` tells what an object is called.
+
+        What is filled is `made`. With `again` it is what an earlier call has filled, and `leaf` its
+        leaf. `last` has a pair of these two, or `NOTHING`, for each call that is remembered.
+        """
+        (device, dtype, size, nbytes, backend, _), = self.made
+        launch, number = self.launch, len(buffers)
+        assert isinstance(launch, Segments), "who writes words has laid the call out"
+        words = [f"m{place} = {buffer}.memory or {name(ensure_memory)}({buffer})"
+                 for place, buffer in enumerate(buffers)]
+        words += ["again = False", *_lines_of_last(launch, number, last, name), "if not again:"]
+        if last:  # nobody has it any more if nobody else does
+            words += [f"    {name(last)}[0] = {name(NOTHING)}",
+                      f"    made = leaf = kept = m{number} = None"]
+        words += [f"    made = {name(Buffer)}({name(device)}, {name(dtype)}, {size})",
+                  # r[impl replay.output.fresh, replay.outputs.distinct]
+                  f"    made.memory = m{number} = {name(launch.unused)}({number}, {nbytes}) "
+                  f"or {name(backend.allocate)}({nbytes})"]
+        listed = f"[{', '.join(f'm{place}' for place in range(number + 1))}]"
+        words += launch.lines(listed, name) if len(launch.segments) == 1 \
+            else [f"{name(launch.run)}({listed})"]
+        return [f"if {name(lock.running)}: {name(refuse)}([{', '.join(buffers)}])", "try:",
+                *[f"    {line}" for line in words], "except BaseException as error:",
+                f"    {name(self._end_early)}(error, None, None)", "    raise"]
+
     def run_alone(self, buffers: Sequence[Buffer], call: LaunchedCall, since: int | None = None,
                   made: Sequence[Made] | None = None) -> list[Buffer]:
         """The same of a call that overwrites what was there before. `since` is what `lock.changes`
@@ -323,6 +397,25 @@ class Prepared:
                 name_text(error, kernel)
         if call is not None:
             spoil(call.overwritten())  # r[impl realize.failure.left+2]
+
+
+def _lines_of_last(launch: Segments, number: int, last: list[Any], name: Callable[[Any], str],
+                   ) -> list[str]:
+    """The words that look for what was filled before, and nobody else knows: by the last call,
+    which has its memory in place, then by the one before it.
+    """
+    if not last:
+        return []
+    memory, known = f"m{number}", name(last)
+    look = [f"made, leaf = {known}[0]",
+            f"if leaf is not None and {only_here('made', 'leaf', name)}:",
+            f"    {memory} = made.memory"]
+    words = [*look, f"    again = {launch.alone(memory, number, name)}"]
+    if len(last) > 1:
+        look = [f"{known}.reverse()", *look,
+                f"    again = {name(getrefcount)}({memory}) == {NAMED + 1}"]
+        words += ["if not again:", *[f"    {line}" for line in look]]
+    return [*words, f"if again: {born_again('made', name)}"]  # r[impl replay.shortcut.same+3]
 
 
 def prepare_kernel(plan: Plan) -> Prepared | None:

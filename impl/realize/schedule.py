@@ -70,7 +70,7 @@ def run_schedule(items: Sequence[ExecItem]) -> None:
 
 def schedule_document(holders: Sequence[Holder], programs: bool = False,
                       steps: bool = False, rounds: bool = False,
-                      named: bool = False) -> dict[str, Any]:
+                      named: bool = False, machine: bool = False) -> dict[str, Any]:
     """The schedule of these values by themselves, as plain data. Of it nothing runs; kernels that
     an earlier `schedule()` left pending run before.
 
@@ -81,9 +81,10 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
     With `steps` it has the steps that they would get.
     With `rounds` each collective says what every device sends and receives in it.
     With `named` buffers have the names of the user's variables.
+    With `machine` and `programs` it has the machine code of kernels, where their device knows it.
     With both TRACK_MATCH_STATS=2 and `programs` it has what rules and steps did, one by one.
     """
-    return _described(holders, programs, steps, rounds, named)[0]
+    return _described(holders, programs, steps, rounds, named, machine)[0]
 
 
 def schedule_with_kernels(holders: Sequence[Holder]) -> tuple[dict[str, Any], dict[int, UOp]]:
@@ -96,7 +97,8 @@ def schedule_with_kernels(holders: Sequence[Holder]) -> tuple[dict[str, Any], di
 
 
 def _described(holders: Sequence[Holder], programs: bool = False, steps: bool = False,
-               rounds: bool = False, named: bool = False) -> tuple[dict[str, Any], Plan]:
+               rounds: bool = False, named: bool = False,
+               machine: bool = False) -> tuple[dict[str, Any], Plan]:
     """The document of some values, and their plan."""
     follow = programs and settings.get("TRACK_MATCH_STATS") >= 2
     with lock, collector_at_rest():
@@ -116,6 +118,9 @@ def _described(holders: Sequence[Holder], programs: bool = False, steps: bool = 
             add_compiled(request.plan, request.canonical.values, rows["kernels"])
         elif steps:
             _add_steps(request.plan, rows["kernels"])
+        if machine and programs:
+            for row, _, program in _compiled(request, rows["kernels"]):
+                row["machine"] = program.machine_code()
         if follow:
             for row, kernel, program in _compiled(request, rows["kernels"]):
                 row["journey"] = step_rows(kernel, program.steps, program.reasons)

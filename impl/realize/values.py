@@ -96,7 +96,7 @@ def refuse_reading() -> None:
 
 
 def read(holder: Holder) -> np.ndarray:
-    """A tensor's value as a new one-dimensional NumPy array (bfloat16 as its bits)."""
+    """A tensor's value as a new one-dimensional NumPy array (bfloat16 and others as bits)."""
     refuse_reading()
     with lock:
         realize([holder])

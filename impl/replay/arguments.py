@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from impl import symbolic
 from impl.effects import Buffer
 from impl.errors import ReplayError, VariableError
-from impl.following.reads import MOST_BYTES
+from impl.following.reads import MOST_BYTES, number_form
+from impl.following.records import EXACT, attributes_of, is_ordinary, is_record
 from impl.host import np
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh
@@ -25,6 +27,8 @@ class Arguments:
     signature: dict[str, Any] = field(default_factory=dict)
     leaves: dict[str, UOp] = field(default_factory=dict)  # of the tensors, when the call began
     roots: dict[str, UOp] = field(default_factory=dict)  # what they were before that
+    containers: dict[int, str] = field(default_factory=dict)  # where each one is, by identity
+    strange: str = ""  # what is there that no guard can see
 
     def bind(self, path: str, value: UOp) -> None:
         """Note a bound variable; one variable has one value in a call."""
@@ -33,6 +37,29 @@ class Arguments:
                 raise VariableError(value.src[0].arg[0], f"is bound to {other.src[1].arg} and to "
                                     f"{value.src[1].arg} in one call", "use two variables")
         self.variables[path] = value
+
+    def note_strange(self, path: str, value: Any) -> None:
+        """Note an object of a class of the user's own, which may do anything with its parts."""
+        kind = next(each for each in (Tensor, *EXACT) if isinstance(value, each)).__name__
+        self.strange = f"argument {shown(path)} is a {type(value).__name__}, a {kind} of its own"
+
+    def note_container(self, path: str, value: Any, parts: Sequence[tuple[str, Any]]) -> None:
+        """Note a container. A function may ask which one it is, or put something into it, but for
+        a tuple of plain values.
+        """
+        # r[impl replay.arguments.call]
+        if not is_ordinary(value):
+            self.note_strange(path, value)
+        elif type(value) is tuple and not any(isinstance(part, (Tensor, *EXACT))
+                                              or is_record(part) for _, part in parts):
+            return
+        elif id(value) in self.containers:
+            self.strange = f"argument {shown(path)} is {shown(self.containers[id(value)])} itself"
+        self.containers[id(value)] = path
+
+    def objects(self) -> Iterable[int]:
+        """What a function may also know by another name, by identity."""
+        return (*self.containers, *map(id, self.tensors.values()))
 
     def shape(self, path: str, shape: Shape) -> Shape:
         """A shape without the values of its variables, which are noted as bound there."""
@@ -62,6 +89,15 @@ class Arguments:
         return result
 
 
+#: Arguments in which a function can put nothing.
+_WHOLE = ("Tensor", "Variable", "int", "bool", "float", "str", "bytes", "NoneType", "complex",
+          "tuple", "array")
+#: Characters of the path of a part: what lies deeper is most likely a container in itself.
+_LONGEST = 2000
+#: Characters of an argument that are told where it is another one.
+_MOST_SHOWN = 200
+
+
 def take_apart(given: Any) -> Arguments:
     """Find every tensor in nested lists, tuples, dicts and dataclasses; describe all the rest.
 
@@ -73,6 +109,9 @@ def take_apart(given: Any) -> Arguments:
     stack: list[tuple[str, Any]] = [("", given)]
     while stack:
         path, value = stack.pop()
+        if len(path) > _LONGEST:
+            raise ReplayError("TinyJit", f"{shown(path[:40])}... is nested very deep, or in itself",
+                              "give and return containers with an end")
         if isinstance(value, Tensor):
             found.tensors[path] = value
             found.roots[path] = node = value.uop
@@ -81,15 +120,12 @@ def take_apart(given: Any) -> Arguments:
             found.signature[path] = ("Tensor", found.shape(path, node.shape or ()), node.dtype.name,
                                      where, *(() if same == path else (f"{shown(same)} itself",)),
                                      *_gradient(value))
-        elif isinstance(value, (list, tuple)):
-            found.signature[path] = (type(value).__name__, len(value))
-            stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]
-        elif is_record(value):
-            found.signature[path] = (type(value).__name__, *(f.name for f in fields(value)))
-            stack += [(f"{path}.{f.name}", getattr(value, f.name)) for f in fields(value)]
-        elif isinstance(value, dict):
-            found.signature[path] = ("dict", tuple(value))
-            stack += [(f"{path}[{key!r}]", part) for key, part in value.items()]
+            if type(value) is not Tensor:
+                found.note_strange(path, value)
+        elif isinstance(value, EXACT) or is_record(value):
+            found.signature[path], parts = _container(path, value)
+            stack += parts
+            found.note_container(path, value, parts)
         elif isinstance(value, UOp) and value.op is Ops.BIND:
             found.bind(path, value)
             found.signature[path] = ("Variable", value.src[0].arg)
@@ -100,11 +136,35 @@ def take_apart(given: Any) -> Arguments:
                 raise ReplayError("TinyJit", f"argument {shown(path)} is a NumPy array of shape "
                                   f"{value.shape}, too large to be compared at each call",
                                   "pass Tensor(array)")
-            found.signature[path] = ("array", value.dtype.str, value.shape, value.strides,
-                                     value.tobytes())
+            found.signature[path] = ("array", repr(value.dtype), value.shape, value.strides,
+                                     value.flags.writeable, value.tobytes())
         else:
             found.signature[path] = _described(value)
     return found
+
+
+def _container(path: str, value: Any) -> tuple[Any, list[tuple[str, Any]]]:
+    """What has to stay the same of a container, and its parts with their paths."""
+    kind, attributes = type(value), attributes_of(value)
+    parts = [(f"{path}.{name}", part) for name, part in attributes.items()]
+    items: tuple[Any, ...] = ()
+    if isinstance(value, dict):
+        items = (tuple(map(_key, value)),)
+        keyed = [(f"{path}[{key!r}]", part) for key, part in value.items()]
+        if len({each for each, _ in keyed}) < len(keyed):  # keys of one text
+            keyed = [(f"{each} {number}", part) for number, (each, part) in enumerate(keyed)]
+        parts += keyed
+    elif isinstance(value, (list, tuple)):
+        items = (len(value),)
+        parts += [(f"{path}[{number}]", part) for number, part in enumerate(value)]
+    return (kind.__name__ if kind in EXACT else _Class(kind), *items, *attributes), parts
+
+
+def _key(key: Any) -> Any:
+    """What has to stay the same of a key of a dict: 1, 1.0 and True are equal, and are not."""
+    if type(key) is tuple:
+        return ("tuple", *map(_key, key))
+    return key if type(key) is str else _described(key)
 
 
 def form(described: Any) -> Any:
@@ -129,16 +189,14 @@ def _gradient(tensor: Tensor) -> tuple[str, ...]:
             else "a gradient", *depends)
 
 
-def is_record(value: Any) -> bool:
-    """Whether it is an object of a dataclass, and so a container of named parts."""
-    return is_dataclass(value) and not isinstance(value, type)
-
-
 def _described(value: Any) -> Any:
     """A Python value that is frozen into the capture; objects are compared by identity."""
     kind = type(value)
-    if kind in (float, complex) or isinstance(value, np.generic):
-        return (kind.__name__, repr(value))  # 0.0 and -0.0 are two numbers, and NaN is one
+    if kind in (float, complex):
+        return (kind.__name__, *number_form(value))
+    if isinstance(value, np.generic) and kind is value.dtype.type:
+        named = (repr(value.dtype),) if value.dtype.kind in "VmM" else ()
+        return (kind.__name__, *number_form(value), *named)
     if value is None or kind in (bool, int, str, bytes):
         return (kind.__name__, value)
     return _Same(value)
@@ -160,6 +218,21 @@ class _Same:
         return f"the {type(self.value).__name__} object at {id(self.value):#x}"
 
 
+class _Class(_Same):
+    """A class, which equals itself only: another one may have its name."""
+
+    def __repr__(self) -> str:
+        return str(self.value.__name__)
+
+
+def is_whole(form: Any) -> bool:
+    """Whether a part of the arguments is one in which a function can put nothing."""
+    kind = form[0]
+    if isinstance(kind, _Class):  # a named tuple without attributes
+        return issubclass(kind.value, tuple) and len(form) == 2
+    return kind in _WHOLE
+
+
 def shown(path: str) -> str:
     """A path as the caller wrote it: positional parts are `args`, named ones `kwargs`."""
     for start, name in (("[0]", "args"), ("[1]", "kwargs")):
@@ -176,6 +249,8 @@ def form_text(form: Any) -> str:
     if kind == "Tensor":
         shape, dtype, where, *gradient = rest
         return ", ".join((f"Tensor {shape} {dtype} on {where}", *gradient))
+    if kind == "array":
+        return f"array {rest[1]} {rest[0]} with the same elements"
     return f"{kind} " + ", ".join(map(str, rest))
 
 
@@ -213,7 +288,8 @@ def differing(old: dict[str, Any], new: dict[str, Any]) -> str:
     for path in sorted({*old, *new}):  # so that the first argument of several is named
         was, now = old.get(path, "absent"), new.get(path, "absent")
         if was != now:
-            return f"argument {shown(path)} was {was} in a capture, and is {now} now"
+            first, second = (str(each)[:_MOST_SHOWN] for each in (was, now))
+            return f"argument {shown(path)} was {first} in a capture, and is {second} now"
     return ""
 
 

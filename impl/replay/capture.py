@@ -1,13 +1,16 @@
 """The record of one call of a function: its runs, in order, and the tensors that it changes."""
 from __future__ import annotations
 
+import enum
 import gc
 import types
 import weakref
 from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from impl import realize, symbolic
+from impl.dtypes import DType
 from impl.effects import (
     Buffer,
     Effects,
@@ -17,8 +20,8 @@ from impl.effects import (
     living_here,
     recall_realized,
 )
-from impl.errors import VariableError, user_line
-from impl.following.pure import plain_types
+from impl.errors import GraphError, VariableError, user_line
+from impl.following.pure import held_by_name, is_plain
 from impl.following.reads import Reads, Reason
 from impl.gradient import below, expression_of, leading_to, reached
 from impl.host import np
@@ -27,9 +30,24 @@ from impl.replay.arguments import Arguments, form, shown, take_apart
 from impl.replay.history import SIZES, Expressions
 from impl.replay.recording import Captured, Recording
 from impl.replay.results import buffer_and_shape, containers_in, mapped
-from impl.replay.states import Change, Owner, Source, Still, own_memory
+from impl.replay.states import (
+    Change,
+    GradientOf,
+    Owner,
+    Sharing,
+    Source,
+    Still,
+    own_memory,
+)
 from impl.tensor import Tensor
-from impl.tensor.parameters import is_held, needs_gradient, parameters, realize_unasked
+from impl.tensor.parameters import (
+    is_held,
+    memory_of,
+    needs_gradient,
+    parameters,
+    parameters_of,
+    realize_unasked,
+)
 from impl.tensor.random import generator
 
 
@@ -38,6 +56,8 @@ class Capture:
 
     keeps_graphs = False  # whether somebody looks at the graphs of the runs afterwards
     undone = False  # whether nobody gets what the call returns
+    is_strange = False  # whether what it returned tells of stand-ins, and nobody can mend that
+    changed = False  # whether tensors from outside have other values now
 
     def __init__(self, name: str, function: Any, arguments: Arguments,
                  originals: Sequence[tuple[UOp, UOp]], aside: Sequence[Tensor], reads: Reads,
@@ -47,6 +67,8 @@ class Capture:
         self.originals = originals  # what the arguments were, and the leaves that they are now
         self.runs: list[realize.Run] = []
         self.reads, self.reasons, self.trust = reads, list[Reason](), trust
+        if reads.gradients:  # r[impl replay.guard.complete]
+            reads.note("answer", Sharing(reads.tensors), "", "which tensors have one gradient")
         gc.collect()
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
@@ -133,7 +155,8 @@ class Capture:
         given = set(self.arguments.leaves.values())  # which a stand-in tells of what it stands for
         expressions = [(t, t.uop if t.uop in given else expression_of(t.uop))
                        for t in (*returned.values(), *touched)]
-        new = self._new_parameters(expressions, known.keys())
+        fresh = {id(t): t for t in returned.values() if id(t) not in known}
+        new = self._new_parameters(expressions, known.keys(), fresh.keys())
         realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
         gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
                      and id(h.grad) not in known and id(h.grad) in ours]
@@ -141,7 +164,6 @@ class Capture:
         self.sources = self._sources({buffer_and_shape(t)[0] for t, _ in expressions
                                       if id(t) in accounted | known.keys()})
         self._refuse_data([t for t, _ in expressions])
-        fresh = {id(t): t for t in returned.values() if id(t) not in known}
         if any(t._parameter is not None or t.grad is not None for t in fresh.values()):
             self.refuse("sets requires_grad, or the gradient, of what it returns",
                         "do it after the call")
@@ -154,12 +176,16 @@ class Capture:
                           of is not h, history.expressions.get(id(of)))
                    for h, of in [*((h, h) for h in touched if id(h) in known),
                                  *((h, h.grad) for h in gradients)]]
+        self.changed = bool(changes)
         strays = [weakref.ref(h) for h in touched
                   if id(h) not in known and id(h) not in accounted]
         del expressions, touched
         self._refuse_strays(strays)
         self._check_result(result)
-        self._guard_gradients({id(t) for t in self.arguments.tensors.values()})
+        kept = {id(t) for t in returned.values()} | {
+            id(held) for change in changes if not isinstance(change.holder, str)
+            and (held := change.holder()) is not None}
+        self._guard_gradients({id(t) for t in self.arguments.tensors.values()}, kept)
         if any(h._parameter is not was for h, was, _ in self.parameters):
             self.refuse("changes requires_grad of a tensor from outside", "do it before the call")
         if self.reasons:
@@ -174,17 +200,25 @@ class Capture:
              if not without and h.grad is None], history)
 
     def _new_parameters(self, expressions: Sequence[tuple[Tensor, UOp]],
-                        known: Container[int]) -> set[UOp]:
-        """What parameters have become in the call; refuse what has a gradient with respect to it,
-        of which a replay would tell nothing.
+                        known: Container[int], fresh: Container[int]) -> set[UOp]:
+        """What parameters have become in the call, and those that it has made; refuse what has a
+        gradient with respect to them, of which a replay would tell nothing.
         """
         # r[impl replay.gradient.eager]
+        old = {leaf.arg[0] for leaf in (*self.arguments.leaves.values(), *(
+            memory_of(node) for _, node in self.before)) if leaf is not None}
+        made = {leaf for t, node in expressions if id(t) in fresh
+                for leaf in parameters_of(node) if leaf.arg[0] not in old}
+        if made and not self.undone:
+            self.refuse("returns what depends on a tensor that it makes and that requires a "
+                        "gradient", "make that tensor outside of the function")
+            self.is_strange = True
         new = {node for tensor, node in expressions if tensor._parameter and id(tensor) in known}
         others = [node for tensor, node in expressions if not tensor._parameter]
         if new and not leading_to(below(others), new).isdisjoint(others) and not self.undone:
             self.refuse("returns, or keeps, what depends on a parameter to which it has assigned "
                         "before", ".detach() it, or compute it outside of the function")
-        return new
+        return new | made
 
     def _history(self, expressions: Sequence[tuple[Tensor, UOp]], new: set[int],
                  current: set[UOp]) -> Expressions:
@@ -243,22 +277,29 @@ class Capture:
             self.refuse("returns, or keeps, data that it makes a tensor of",
                         "make that tensor outside of the function, or return a copy: .clone()")
 
-    def _guard_gradients(self, stand_ins: Container[int]) -> None:
-        """Note that tensors have to keep the gradients that the function uses, unless it gives them
-        others; those of arguments are others in each call.
+    def _guard_gradients(self, stand_ins: Container[int], kept: Container[int]) -> None:
+        """A gradient that the function only reads, and knows by no other name, is looked for where
+        it found it. Tensors have to keep those that it changes or returns (they are `kept`), or
+        may know; those of arguments are others in each call.
         """
         # r[impl replay.guard.complete]
         for source in self.sources.values():
             held = [owner() for owner in source.owners] if source.gradients else []
             for reference in source.gradients:
                 holder = reference()
+                gradient = None if holder is None else holder.grad
                 if id(holder) in stand_ins:
                     self.refuse("uses the gradient of an argument, which is another one in each "
                                 "call", "give the function the gradient, too, as an argument")
-                elif holder is not None and holder.grad is not None \
-                        and any(holder.grad is each for each in held):
-                    self.reads.note("answer", Still(reference, holder.grad), "",
+                elif gradient is None or not any(gradient is each for each in held):
+                    continue  # the function gives it another one
+                elif self.trust or id(gradient) in kept or id(gradient) in self.reads.tensors:
+                    self.reads.note("answer", Still(reference, gradient), "",
                                     "which gradient a tensor has")
+                else:
+                    source.owners = [GradientOf(reference, gradient), *(
+                        owner for owner in source.owners
+                        if isinstance(owner, GradientOf) or owner() is not gradient)]
         known = {id(holder) for holder, _ in self.before}
         for holder, _ in self.before:
             if id(holder.grad) in known and not any(
@@ -281,13 +322,13 @@ class Capture:
             seen.add(id(container))
 
         def check(part: Any) -> Any:
-            if not isinstance(part, (Tensor, UOp, *plain_types(), type, types.FunctionType,
-                                     types.ModuleType, symbolic.Size)) and id(part) not in known:
+            if not _comes_again(part) and id(part) not in known:
                 remedy = ("give arrays as tensors, Tensor(array), and return tensors"
                           if isinstance(part, np.ndarray) else
                           "return tensors, numbers, lists, tuples, dicts or dataclasses")
                 self.refuse(f"returns a {type(part).__name__}, of which each call has to make a "
                             "new one", remedy)
+                self.is_strange = True
             return part
         mapped(result, check)
 
@@ -319,6 +360,15 @@ class Capture:
         return found
 
 
+def _comes_again(part: Any) -> bool:
+    """Whether a part of a result is the same in each call, or a replay makes it anew."""
+    # r[impl replay.guard.complete]
+    if isinstance(part, (type, types.FunctionType)):  # unless the body has made it
+        return held_by_name(part.__module__ or "", part.__qualname__) is part
+    return type(part) is Tensor or is_plain(part) or symbolic.is_symbolic(part) or isinstance(
+        part, (DType, enum.Enum, types.ModuleType)) or isinstance(part, UOp) and part.op is Ops.BIND
+
+
 def part(tensors: Sequence[Tensor]) -> None:
     """Give tensors that share memory memory of their own, all but the first.
 
@@ -339,9 +389,12 @@ def part(tensors: Sequence[Tensor]) -> None:
 
 
 def _realize_all(tensors: Sequence[Tensor]) -> None:
-    """Realize tensors together; one by one if they have other values for one variable."""
+    """Realize tensors together; one by one if they have other values for one variable, or one is
+    computed from what is lost: whoever asks for that is told.
+    """
     try:
         realize_unasked(tensors)
-    except VariableError:
+    except (GraphError, VariableError):
         for tensor in tensors:
-            realize_unasked([tensor])
+            with suppress(GraphError):
+                realize_unasked([tensor])

@@ -3,7 +3,6 @@ as one function of Python.
 """
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
@@ -21,19 +20,21 @@ from impl.tensor.parameters import dependence, dependent_bits
 #: The buffers that the kernels read of the arguments, whether an argument may depend on a
 #: parameter, and what stands in the places of expressions.
 Found = tuple[list[Buffer], int, Stood]
-#: What is found of a call like the one before; None if anything has changed.
-Hold = Callable[[Sequence[Any], Mode], "Found | None"]
+#: What is found of a call like the one before, or what it returns; None if anything has changed.
+Hold = Callable[[Sequence[Any], Mode], Any]
+#: The words of a call, given what its buffers are called, and what tells the name of an object.
+Words = Callable[[Sequence[str], Callable[[Any], str]], Sequence[str]]
 #: Python values that are equal if their types are and `==` says so.
 _EXACT = (bool, int, str, bytes, type(None))
 
 
 def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None, reads: Reads,
-                mode: Mode | None, history: Expressions, used: Container[Buffer] = ()
-                ) -> Hold | None:
+                mode: Mode | None, history: Expressions, used: Container[Buffer] = (),
+                words: Words | None = None) -> Hold | None:
     """The guards of calls like this one, where all arguments are given without names, and are
     tensors or plain Python values; None for other calls. `read` are the paths of tensors that the
     kernels read; `history` has those that expressions name. Without `states` nothing is asked of
-    them, but that no argument is one of what is `used`.
+    them, but that no argument is one of what is `used`. With `words` of a call, it is made, too.
     """
     # r[impl replay.shortcut.same+3]
     count = arguments.signature["[0]"][1]
@@ -78,7 +79,8 @@ def shortcut_of(arguments: Arguments, read: Sequence[str], states: States | None
     test.add_places(list(reads.places.values()))
     found = [f"b{name}" for name, path in zip(names, paths, strict=True) if path in read]
     stood = _standing(test, history, paths, names, depending)
-    made: Hold = test.made(f"[{', '.join(found)}], {stood}")
+    made: Hold = test.made(f"[{', '.join(found)}], {stood}") if words is None else \
+        test.made(f"dependent, stood = {stood}", words(found, test.name))
     return made
 
 
@@ -88,7 +90,7 @@ def _standing(test: Test, history: Expressions, paths: Sequence[str], names: Seq
     arguments, which have `names`, some are `depending` on a parameter.
     """
     told = [names[paths.index(path)] for path in history.paths]
-    weak = [f"{test.name(weakref.ref)}(b{name}), v{name}, s{name}, " for name in told]
+    weak = [f"b{name}.weak or b{name}.reference(), v{name}, s{name}, " for name in told]
     if history.dependent:  # what lasts is held as it is
         kept = [f"n{name}, 0, (), " if lasts else seen if name not in depending
                 else f"*{test.name(history.kept)}(n{name}, n{name}, True, False), "

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -240,7 +239,7 @@ class Expressions:
     def of_state(self, number: int, buffer: Buffer, version: int, held: bool) -> Stood:
         """What stands in the place of a leaf from outside, by its number."""
         if not held:
-            return weakref.ref(buffer), version, self.states[number].arg[2]
+            return buffer.reference(), version, self.states[number].arg[2]
         leaf = _seen(self.states[number], buffer, version)
         return self.kept(leaf, leaf, held, self.lasting[1][number])
 
@@ -257,7 +256,7 @@ class Expressions:
             buffer.told = version  # but by an expression that would keep all calls before
         if held and (is_held(leaf) if root is leaf else needs_gradient(root)):
             return self.overwritten(root, leaf), 0, ()
-        return weakref.ref(buffer), version, shape
+        return buffer.reference(), version, shape
 
     def overwritten(self, root: UOp, leaf: UOp) -> UOp:
         """What stands for a value that a replay overwrites, and nobody can tell again: a gradient

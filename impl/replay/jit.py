@@ -13,12 +13,14 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from impl import realize, settings
 from impl.effects import lock
 from impl.errors import ReplayError, user_line
+from impl.following.pure import held_by_name
 from impl.following.reads import Reads, Reason
-from impl.realize import handlers_noted, session
+from impl.realize import Mode, handlers_noted, session
 from impl.replay.arguments import Arguments, take_apart
 from impl.replay.capture import Capture
 from impl.replay.recording import Recording
 from impl.replay.stand_ins import StandIns
+from impl.settings import derived
 from impl.symbolic import watching
 from impl.tensor.random import generator
 
@@ -26,6 +28,8 @@ Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 #: Captures that came to nothing, after which a function is traced at each call.
 _ATTEMPTS = 3
+#: Reasons why there was no room that are told apart.
+_MOST_TOLD = 20
 
 
 class TinyJit(Generic[Parameters, Returned]):
@@ -44,6 +48,10 @@ class TinyJit(Generic[Parameters, Returned]):
     """
 
     def __init__(self, function: Callable[Parameters, Returned], trust: bool = False) -> None:
+        if not callable(function) and not isinstance(function, (staticmethod, classmethod)):
+            # r[impl replay.refused.kind]
+            raise ReplayError("TinyJit", f"{function!r:.60} is no function",
+                              "give the function itself: TinyJit(f), and then f(x)")
         # Names and words of a function; a model keeps its attributes to itself: see `__getattr__`.
         functools.update_wrapper(self, function, updated=())
         plain = function.func if isinstance(function, functools.partial) else function
@@ -58,9 +66,9 @@ class TinyJit(Generic[Parameters, Returned]):
             raise ReplayError("TinyJit", f"is given a {type(function).__name__}",
                               "write @staticmethod or @classmethod above @TinyJit")
         self.function, self.trust = function, trust
-        self.name: str = getattr(function, "__name__", "") or getattr(
+        self._name: str = getattr(function, "__name__", "") or getattr(
             plain, "__name__", type(plain).__name__)
-        self.disturbed = False  # whether a capture failed because other threads worked
+        self._disturbed = False  # whether a capture failed because other threads worked
         self.cache_clear()
         _made.add(weakref.ref(self, _made.discard))  # last: others look at what is in it
 
@@ -89,20 +97,16 @@ class TinyJit(Generic[Parameters, Returned]):
         """What is no part of a captured function is set on its function: a parameter of a model."""
         # r[impl replay.wrapper.attributes]
         own = vars(self)
-        if "told" not in own or name in own or isinstance(self.function, types.MethodType):
-            super().__setattr__(name, value)  # `told` is the last that is made
+        if "_told" not in own or name in own or isinstance(self.function, types.MethodType):
+            super().__setattr__(name, value)  # `_told` is the last that is made
         else:
             setattr(self.function, name, value)
 
     def __reduce__(self) -> Any:
         """A function is named where it is defined; captures are made anew where they are needed."""
         # r[impl replay.pickle.again]
-        name, home = getattr(self.function, "__qualname__", ""), sys.modules.get(
-            getattr(self.function, "__module__", "") or "")
-        found: Any = home
-        for part in name.split(".") if name else ():
-            found = getattr(found, part, None)
-        if found is self:
+        name: str = getattr(self.function, "__qualname__", "")
+        if held_by_name(getattr(self.function, "__module__", "") or "", name) is self:
             return name
         return TinyJit, (self.function, self.trust)
 
@@ -114,30 +118,30 @@ class TinyJit(Generic[Parameters, Returned]):
     reset = cache_clear
 
     def _clear(self) -> None:
-        self.begun = self.found = self.traces = 0  # calls looked at in full, and their replays
+        self._begun = self._found = self.traces = 0  # calls looked at in full, and their replays
         #: The one that was used last stands first. Another thread may go through it: it is replaced
         #: as a whole, under the lock, and never changed.
         self.entries: tuple[Recording, ...] = ()
-        self.reasons: dict[Reason, None] = {}  # why calls are traced, if they are
-        self.attempts = 0  # captures that came to nothing, one after the other
-        self.disturbances = self.waits = 0  # captures disturbed in a row; calls before the next one
-        self.full: dict[str, int] = {}  # which guards did not hold when there was no room
-        self.told = False
+        self._reasons: dict[Reason, None] = {}  # why calls are traced, if they are
+        self._attempts = 0  # captures that came to nothing, one after the other
+        self._disturbances = self._waits = 0  # captures disturbed in a row; calls until the next
+        self._full: dict[str, int] = {}  # which guards did not hold when there was no room
+        self._told = False
 
     @property
     def calls(self) -> int:
         """How many calls there were."""
-        return self.begun + sum(recording.shortcuts for recording in self.entries)
+        return self._begun + sum(recording.shortcuts for recording in self.entries)
 
     @property
     def replays(self) -> int:
         """How many of them were replayed."""
-        return self.found + sum(recording.shortcuts for recording in self.entries)
+        return self._found + sum(recording.shortcuts for recording in self.entries)
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture, replay or trace."""
-        mode, capturing = settings.derived(realize.Mode), session.capturing
-        if capturing.inlined or not mode.captures:
+        mode = derived(Mode)
+        if session.capturing.inlined or not mode.captures:
             # r[impl replay.nested.inlined+2]
             return self.function(*args, **kwargs)
         if not kwargs and not mode.poison:
@@ -145,25 +149,34 @@ class TinyJit(Generic[Parameters, Returned]):
                 hold = recording.shortcut
                 if hold is None:
                     continue
-                with lock.mutex:
-                    # In another thread's turn, and where kernels wait, everything is looked at.
-                    if lock.owner or session.scheduled:
+                mutex, taken, launching = lock.mutex, False, False
+                try:  # what `with mutex` does, in half the time
+                    taken = mutex.acquire(False) or mutex.acquire()
+                    # In another thread's turn, where kernels wait, and in the middle of another
+                    # call, everything is looked at.
+                    if lock.owner or session.scheduled or lock.launching:
                         break
-                    try:  # what calls it now, a signal, does not find it half launched
-                        capturing.inlined = 1  # r[impl replay.call.interrupted]: it was 0
-                        since = lock.changes
-                        found = hold(args, mode)
-                        if found is None:
-                            continue
-                        if recording.plain:
-                            return recording.run_again(found)
-                        returned = recording.run_with_states(since, found, args)
-                        if returned:
-                            return returned[0]
-                    except realize.Overtaken:  # by what such a signal has done
-                        break
-                    finally:
-                        capturing.inlined = 0
+                    lock.launching = launching = True
+                    since = lock.changes
+                    found = hold(args, mode)
+                    if found is None:
+                        continue
+                    if recording.whole:
+                        return found
+                    if recording.plain:
+                        return recording.run_again(found)
+                    returned = recording.run_with_states(since, found, args)
+                    if returned:
+                        return returned[0]
+                except realize.Overtaken:  # by what such a signal has done
+                    break
+                finally:
+                    if launching:
+                        lock.launching = False
+                    # A signal may come between taking and knowing that it was taken. It comes after
+                    # a call, so never before: what this thread holds around it is not given back.
+                    if taken or mutex._is_owned():  # type: ignore[attr-defined]
+                        mutex.release()
         try:
             return self._in_full(args, kwargs, bool(mode.poison))
         except realize.Overtaken:  # again and again: handlers of signals work on its states
@@ -172,16 +185,19 @@ class TinyJit(Generic[Parameters, Returned]):
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:
         """Run, capture, replay or trace, when everything has to be looked at."""
         with lock:  # runs of other threads are no part of this one
-            first = not self.begun
-            self.begun += 1
+            if lock.launching:  # what calls it is the handler of a signal, or a finalizer
+                # r[impl replay.call.interrupted]
+                return self.function(*args, **kwargs)
+            first = not self._begun
+            self._begun += 1
             if not first and self.entries:
                 found, returned = self._replay(args, kwargs, poisoned)
                 if found:
                     return returned
         if first:
             return self.function(*args, **kwargs)
-        if self.waits:
-            self.waits -= 1
+        if self._waits:
+            self._waits -= 1
             return self._trace(args, kwargs)
         if self._is_traced():
             return self._trace(args, kwargs)
@@ -202,6 +218,8 @@ class TinyJit(Generic[Parameters, Returned]):
             arguments = take_apart((args, kwargs))
         except ReplayError:
             return False, None
+        if arguments.strange:
+            return False, None
         with session.capturing.inlining():  # r[impl replay.call.interrupted]
             return self._replay_one(arguments, poisoned)
 
@@ -215,7 +233,7 @@ class TinyJit(Generic[Parameters, Returned]):
                     continue
                 returned, = found
                 recording.uses += 1
-                self.found += 1
+                self._found += 1
                 if place and self.entries is entries:
                     self.entries = (recording, *entries[:place], *entries[place + 1:])
                 return True, returned
@@ -223,7 +241,7 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def _is_traced(self) -> bool:
         """Whether there will be no capture."""
-        if self.reasons and not self.trust or self.attempts >= _ATTEMPTS:
+        if self._reasons and not self.trust or self._attempts >= _ATTEMPTS:
             return True
         return len(self.entries) >= int(settings.get("JIT_ENTRIES"))
 
@@ -239,14 +257,16 @@ class TinyJit(Generic[Parameters, Returned]):
     def _note_broken(self, entries: Sequence[Recording], args: Any, kwargs: Any) -> None:
         """Note which guard did not hold of the entry that was used last, and say so once."""
         try:
-            why = entries[0].misfit(take_apart((args, kwargs)), realize.in_force())
+            why = entries[0].misfit(take_apart((args, kwargs)), realize.in_force()) \
+                or entries[0].last
         except ReplayError as error:
             why = error.detail
         with lock.mutex:
-            self.full[why] = self.full.get(why, 0) + 1
-        if not self.told:  # r[impl replay.entries.limit]
-            self.told = True
-            print(f"tensor-schedule: {self.name} has {len(entries)} captures, as many as "
+            known = why if why in self._full or len(self._full) < _MOST_TOLD else "something else"
+            self._full[known] = self._full.get(known, 0) + 1
+        if not self._told:  # r[impl replay.entries.limit]
+            self._told = True
+            print(f"tensor-schedule: {self._name} has {len(entries)} captures, as many as "
                   f"JIT_ENTRIES allows, and runs as it is now where none fits: {why}; pass what "
                   "changes as a Tensor or a bound Variable", file=sys.stderr)
 
@@ -264,24 +284,28 @@ class TinyJit(Generic[Parameters, Returned]):
         try:
             given = take_apart((args, kwargs))
         except ReplayError as error:
-            self.reasons[Reason(user_line(), f"is given what no guard can see: {error.detail}",
+            self._reasons[Reason(user_line(), f"is given what no guard can see: {error.detail}",
                                 error.remedy)] = None
             return self._trace(args, kwargs)
+        if given.strange:
+            self._reasons[Reason(user_line(), f"is given what no guard can see: {given.strange}",
+                                "give a plain one, or a dataclass")] = None
+            return self._trace(args, kwargs)
         reads = self._reads(args, kwargs)
-        self.reasons.update(reads.reasons)
+        self._reasons.update(reads.reasons)
         if reads.reasons:
             return self._trace(args, kwargs)  # r[impl following.traced.reason]
-        if not reads.tensors.keys().isdisjoint(map(id, given.tensors.values())):
+        if not reads.known().isdisjoint(given.objects()):
             return self._trace(args, kwargs)  # r[impl replay.guard.state]: it may ask which it is
         call = StandIns(args, kwargs, given, reads)
         if call.shared and reads.written:  # where the body may run again, it would write again
-            self.reasons.update(dict.fromkeys(reads.written.values()))
+            self._reasons.update(dict.fromkeys(reads.written.values()))
             return self._trace(args, kwargs)
-        capture = Capture(self.name, self.function, call.arguments, call.originals, call.kept,
+        capture = Capture(self._name, self.function, call.arguments, call.originals, call.kept,
                           reads, self.trust)
         gradients = [(h, h.grad, h._parameter) for h, _ in capture.before] if call.shared \
             else []
-        self.attempts += 1
+        self._attempts += 1
         try:
             result, recording = self._recorded(call, capture)
         except BaseException as error:
@@ -293,20 +317,23 @@ class TinyJit(Generic[Parameters, Returned]):
             call.write_through()
             self._not_captured()
             return call.originals_in(result)
-        self.reasons.update(dict.fromkeys(capture.reasons))
+        self._reasons.update(dict.fromkeys(capture.reasons))
         if recording is None or not recording.states.may_be(given.tensors, call.started):
             if call.shared:  # r[impl replay.guard.state]
                 call.take_back(gradients)
                 generator.counter = capture.random_start
                 return self._trace(args, kwargs)
+            if capture.is_strange and not capture.changed and not reads.written:
+                generator.counter = capture.random_start
+                return self._trace(args, kwargs)  # r[impl replay.guard.complete]: on no stand-ins
             call.write_through()
             recording = None
         if recording is not None and reads.hold():  # r[impl replay.failure.done+2]
-            self.attempts = self.disturbances = 0
+            self._attempts = self._disturbances = 0
             recording.mode = realize.in_force()
             self._keep(recording)
-        elif self.attempts >= _ATTEMPTS:
-            self.reasons.update(dict.fromkeys(reads.changed()))
+        elif self._attempts >= _ATTEMPTS:
+            self._reasons.update(dict.fromkeys(reads.changed()))
         return call.originals_in(result)
 
     def _recorded(self, call: StandIns, capture: Capture) -> tuple[Any, Recording | None]:
@@ -348,12 +375,12 @@ class TinyJit(Generic[Parameters, Returned]):
         """Say, once, that a call was disturbed: the next one is captured instead. If that is, too,
         twice as many calls are traced before each further attempt.
         """
-        if not self.disturbed:  # r[impl replay.thread.isolated+2]
-            print(f"tensor-schedule: {self.name} was not captured: other threads, or handlers of "
+        if not self._disturbed:  # r[impl replay.thread.isolated+2]
+            print(f"tensor-schedule: {self._name} was not captured: other threads, or handlers of "
                   "signals, worked in its middle; the next call is", file=sys.stderr)
-        self.disturbed, self.attempts = True, 0
-        self.disturbances += 1
-        self.waits = 2 ** min(self.disturbances, 10) - 2
+        self._disturbed, self._attempts = True, 0
+        self._disturbances += 1
+        self._waits = 2 ** min(self._disturbances, 10) - 2
 
     def explain(self, verbose: bool = False) -> str:
         """The captures, what each is guarded by and how often it was used; why calls are traced.
@@ -361,19 +388,19 @@ class TinyJit(Generic[Parameters, Returned]):
         Args:
             verbose: name every guard, and do not only count them.
         """
-        lines = [f"{self.name}: {self.calls} calls, {self.replays} replayed, {self.traces} traced"]
-        for reason in list(self.reasons):  # another thread may find one
+        lines = [f"{self._name}: {self.calls} calls, {self.replays} replayed, {self.traces} traced"]
+        for reason in list(self._reasons):  # another thread may find one
             lines.append(f"  not replayed: {reason.line} {reason.does}")
             lines.append(f"    instead: {reason.remedy}, or TinyJit(function, trust=True) if it "
                          "makes no difference")
-        if self.disturbances:
-            lines.append(f"  not captured {self.disturbances} times in a row: other threads, "
+        if self._disturbances:
+            lines.append(f"  not captured {self._disturbances} times in a row: other threads, "
                          "handlers of signals, or code that operations call, worked in its middle")
-            lines.append(f"    {self.waits} calls are traced before the next one is captured")
+            lines.append(f"    {self._waits} calls are traced before the next one is captured")
         for number, recording in enumerate(self.entries):
             lines.append(f"  capture {number}: used {recording.uses + recording.shortcuts} times")
             lines += [f"    {each}" for each in recording.guard_texts(verbose)]
-        for why, count in Counter(self.full).most_common(5):
+        for why, count in Counter(self._full).most_common(5):
             lines.append(f"  no room for another capture, {count} times: {why}")
         return "\n".join(lines)
 
@@ -386,7 +413,7 @@ def captured_functions() -> list[TinyJit[..., Any]]:
     """All captured functions that were called, by their names."""
     found = [known() for known in _made.copy()]  # at once: other threads make further ones
     return sorted((each for each in found if each is not None and each.calls),
-                  key=lambda each: each.name)
+                  key=lambda each: each._name)
 
 
 def captured_function(value: Any) -> Any:

@@ -85,12 +85,12 @@ def observe(function: Any, args: Sequence[Any], kwargs: dict[str, Any],
     jit = function if isinstance(function, TinyJit) else TinyJit(function)
     with lock.turn() as free:
         if not free or session.capturing.observers:
-            raise ReplayError(jit.name, "is observed while another captured function runs",
+            raise ReplayError(jit._name, "is observed while another captured function runs",
                               "do it outside of captured functions and other threads")
         reads = jit._reads(args, kwargs)
         call = StandIns(args, kwargs, take_apart((args, kwargs)), reads)
         return _observe(jit, (call.args, call.kwargs), _Observer(
-            jit.name, captured_function(jit), call.arguments, call.originals, call.kept, reads,
+            jit._name, captured_function(jit), call.arguments, call.originals, call.kept, reads,
             jit.trust), planner)
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from impl.device import Table
 from impl.effects import Buffer, advance, leaf_of, lock
 from impl.errors import ReplayError
 from impl.following.reads import Reads, compiled, in_short
-from impl.ir import UOp, leaf_node
+from impl.ir import UOp
 from impl.realize import Made, Prepared
 from impl.replay.arguments import (
     Arguments,
@@ -24,15 +24,16 @@ from impl.replay.arguments import (
 )
 from impl.replay.guards import Found, Hold, shortcut_of
 from impl.replay.history import Expressions, Standing
-from impl.replay.results import Leaf, filled, leaves_of, new_tensor, template_of
+from impl.replay.results import Leaf, filled, leaves_of, new_tensor, template_of, tensor_lines
 from impl.replay.settled import Settled, may_settle, settle
 from impl.replay.states import Change, Source, States, catch_up, catch_up_written
 from impl.tensor import Tensor
-from impl.tensor.parameters import note_dependent, realize_unasked
+from impl.tensor.parameters import realize_unasked
 from impl.tensor.random import generator
 
-_holding = Tensor._holding
 _RANDOM_KEY = "the key of the random numbers"
+#: Up to how many bytes the results of two calls are kept.
+_SMALL = 4096
 
 
 @dataclass
@@ -87,10 +88,11 @@ class Recording:
         self.random_start = captured.random_start
         self.random_used = generator.counter - captured.random_start
         self.reads, self.cleared = captured.reads, captured.cleared
+        self.known = captured.reads.known()  # r[impl replay.guard.state]
         self.history = captured.history
         self.hold = compiled(list(captured.reads.places.values()))
         self.mode: realize.Mode | None = None  # the settings in force
-        self.uses = self.shortcuts = 0
+        self.uses, self._taken = 0, [0]  # a list: a shortcut that knew its recording kept it alive
         self.shortcut: Hold | None = None  # the guards of calls that need only be launched
         self.is_tried = False  # whether one was looked for, of a function with states
         self.settled: Settled | None = None  # the states, if a call may find them where they are
@@ -103,6 +105,14 @@ class Recording:
         only = self.result if self.result.__class__ is Leaf else None
         self.only = self.fresh.index(only.buffer) \
             if only is not None and only.holder is None and only.buffer in self.fresh else -1
+        #: Whether the shortcut is the call as a whole: one new tensor, of one device.
+        self.whole = self.plain and self.only == 0 and len(self.fresh) == 1 \
+            and not self.fresh[0].shardings
+
+    @property
+    def shortcuts(self) -> int:
+        """How many calls took the shortcut."""
+        return self._taken[0]
 
     def _prepare(self, runs: Sequence[realize.Run]) -> None:
         """Lay out all kernels of all runs; note the places of what changes between calls."""
@@ -178,11 +188,13 @@ class Recording:
     def _find_shortcut(self, arguments: Arguments, now: dict[Buffer, Buffer],
                        standing: Standing) -> None:
         """Make one function of the guards of calls like this one."""
+        if self.reads.gradients and arguments.tensors:
+            return  # r[impl replay.guard.state]: it may ask whether it is given one of them
         read = [path for _, path in self.given]
         if self.plain:
             self.outside = standing.parts[1]
             self.shortcut = shortcut_of(arguments, read, self.states, self.reads, self.mode,
-                                        self.history)
+                                        self.history, words=self._words if self.whole else None)
             return
         if self.settles:
             try:
@@ -215,7 +227,7 @@ class Recording:
                    if isinstance(each, Tensor)}
         arguments = Arguments(tensors, roots={path: each.uop for path, each in tensors.items()})
         returned = self.replayed(arguments)
-        self.shortcuts += len(returned)
+        self._taken[0] += len(returned)
         return returned
 
     def _run_settled(self, since: int, states: Settled, found: Found) -> Any:
@@ -223,7 +235,7 @@ class Recording:
         states.begin(found[1], found[2])
         try:
             self.prepared.run_alone(found[0], states, since)
-            self.shortcuts += 1
+            self._taken[0] += 1
             return states.result
         finally:
             states.end()
@@ -240,20 +252,19 @@ class Recording:
         """Replay a call in which the guards hold: nothing is left but to launch it."""
         given, dependent, standing = found
         outputs = self.prepared.run(given)
-        self.shortcuts += 1
-        result = self.result
-        if self.only == 0 and len(outputs) == 1:  # most often
-            buffer = outputs[0]
-            expression, late = result.expression, None
-            if expression is not None:  # as Expression.note does
-                late = expression, expression.depends, standing, self.outside
-                buffer.told = 0
-            leaf = leaf_node(buffer.dtype, (buffer, 0, result.shape), late)
-            if dependent and late is not None:
-                note_dependent(leaf)
-            return _holding(leaf, result.device)
-        return filled(result, dict(zip(self.fresh, outputs, strict=True)), None, self.paths,
+        self._taken[0] += 1
+        return filled(self.result, dict(zip(self.fresh, outputs, strict=True)), None, self.paths,
                       Standing(bool(dependent), self.history.dependent, (standing, self.outside)))
+
+    def _words(self, buffers: Sequence[str], name: Callable[[Any], str]) -> list[str]:
+        """The words of `run_again` for calls that return one new tensor, as it is most often: with
+        `dependent` and what `stood` in the places of expressions.
+        """
+        # What holds those before it would keep a whole chain of calls alive.
+        kept = 0 if self.history.dependent else 2 if self.prepared.made[0].nbytes <= _SMALL else 1
+        last = list[Any]([realize.NOTHING] * kept)  # r[impl replay.output.alone]
+        return [*self.prepared.lines(buffers, last, name), f"{name(self._taken)}[0] += 1",
+                *tensor_lines(self.result, f"stood, {name(self.outside)}", last, name)]
 
     def located(self, arguments: Arguments) -> dict[Buffer, Buffer] | None:
         """What stands now where the buffers stood that the capture read, if a replay is right."""
@@ -368,14 +379,16 @@ class Recording:
     def fits(self, arguments: Arguments, mode: realize.Mode) -> bool:
         """Whether the function would do the same with these arguments, and what is read besides."""
         # r[impl replay.guard.complete, replay.arguments.call, replay.arguments.form]
-        return not differing(self.signature, arguments.signature) and self._is_alike(mode) \
-            and self.reads.tensors.keys().isdisjoint(map(id, arguments.tensors.values())) \
-            and self.hold() and not self.unsure(arguments) and not self._other_outcome(arguments)
+        return not self.misfit(arguments, mode)
 
     def _is_alike(self, mode: realize.Mode) -> bool:
         """Whether the settings in force are those of the capture."""
         return self.mode is mode or self.mode is not None \
             and self.mode.circumstances == mode.circumstances
+
+    def _known(self) -> frozenset[int]:
+        """What the function may use by a name of its own, by identity: no argument may be it."""
+        return self.reads.known() if self.reads.gradients else self.known
 
     def _other_outcome(self, arguments: Arguments) -> str:
         """A comparison of symbolic sizes that comes out otherwise now."""
@@ -389,19 +402,29 @@ class Recording:
         return ""
 
     def misfit(self, arguments: Arguments, mode: realize.Mode) -> str:
-        """The guard that does not hold in a call."""
-        found = differing(self.signature, arguments.signature) or self._other_outcome(arguments)
+        """The first guard that does not hold in a call; nothing if all do."""
+        found = differing(self.signature, arguments.signature)
         if found:
             return found
-        broken = self.reads.broken()
-        if broken is not None:
-            return f"guard does not hold: {broken.text()}"
         if not self._is_alike(mode):
             return "other settings are in force"
+        if not self._known().isdisjoint(arguments.objects()):
+            return "an argument is what the function also uses by another name"
+        if not self.hold():
+            broken = self.reads.broken()
+            return f"guard does not hold: {broken.text() if broken else 'it was another value'}"
         if self.unsure(arguments):
-            return "the kernels differ for each value of " + ", ".join(
-                sorted({bind.src[0].arg[0] for bind in self.variables.values()}))
-        return self.last
+            return self._for_one()
+        return self._other_outcome(arguments)
+
+    def _for_one(self) -> str:
+        """For which values of its variables it is right, if it is not for all; and why."""
+        names = sorted({bind.src[0].arg[0] for bind in self.variables.values()})
+        if self.reads.counted:
+            return f"Python may make a number of {', '.join(names)}, as 1.0 / n does: the " \
+                "kernels are those of one value"
+        return "no other capture has shown that the kernels are the same for each value of " \
+            + ", ".join(names)
 
     def is_like(self, other: Recording) -> bool:
         """Whether two captures differ in nothing but the values of variables, or not at all."""
@@ -415,6 +438,8 @@ class Recording:
         texts = [f"{shown(path)}: {form_text(form)}" for path, form
                  in reversed(self.signature.items()) if path not in ("", "[0]", "[1]")]
         texts += [f"{symbolic.text(c)} is {outcome}" for c, outcome in self.comparisons.items()]
+        if not self.trusted:
+            texts.append(self._for_one())
         places = self.reads.places.values()
         if not verbose:  # r[impl replay.explain.short]
             return texts + in_short(places)

@@ -2,17 +2,20 @@
 from __future__ import annotations
 
 import copy
+import operator
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import fields
 from typing import Any
 
 from impl.effects import Buffer, leaf_of
-from impl.ir import Shape, UOp
+from impl.following.records import EXACT, attributes_of, is_record
+from impl.ir import Shape, UOp, leaf_node, note_late
 from impl.places import ANYWHERE, Place
-from impl.replay.arguments import Arguments, is_record
+from impl.replay.arguments import Arguments
 from impl.replay.history import Expression, Standing
+from impl.symbolic import Size
 from impl.tensor import Tensor
+from impl.tensor.parameters import note_dependent
 
 
 class Leaf:
@@ -39,41 +42,35 @@ def mapped(value: Any, change: Callable[[Any], Any], known: Mapping[int, Any] = 
         return known[id(value)]
     if isinstance(value, (Tensor, Leaf)):
         return change(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(mapped(v, change, known) for v in value))
+    if not isinstance(value, EXACT) and not is_record(value):
+        return change(value)
+    kind, made = type(value), value
     if isinstance(value, tuple):
-        return type(value)(mapped(v, change, known) for v in value)
-    if isinstance(value, list):
-        made = [] if type(value) is list else copy.copy(value)
-        made[:] = [mapped(v, change, known) for v in value]
-        return made
-    if is_record(value):
+        made = tuple.__new__(kind, (mapped(part, change, known) for part in value))
+        if kind is tuple and all(map(operator.is_, made, value)):
+            return value
+    elif kind is list or kind is dict:
+        made = kind()
+    else:
         made = copy.copy(value)
-        for name in _attributes(value):  # as is, also where the class is frozen
-            object.__setattr__(made, name, mapped(getattr(value, name), change, known))
-        return made
-    if isinstance(value, dict):
-        words: dict[Any, Any] = {} if type(value) is dict else copy.copy(value)
+    if isinstance(value, list):
+        made[:] = [mapped(part, change, known) for part in value]
+    elif isinstance(value, dict):
         for key, part in value.items():
-            dict.__setitem__(words, key, mapped(part, change, known))
-        return words
-    return change(value)
-
-
-def _attributes(record: Any) -> list[str]:
-    """The names of what a dataclass holds: its fields, and what was set besides."""
-    return [*dict.fromkeys([*(each.name for each in fields(record)),
-                            *getattr(record, "__dict__", ())])]
+            dict.__setitem__(made, key, mapped(part, change, known))
+    for name, part in attributes_of(value).items():  # as is, also where the class is frozen
+        object.__setattr__(made, name, mapped(part, change, known))
+    return made
 
 
 def containers_in(value: Any) -> Iterator[Any]:
     """The containers in a value that somebody can put something else into, outermost first."""
-    if isinstance(value, (list, dict)) or is_record(value):
+    attributes = attributes_of(value) if isinstance(value, EXACT) or is_record(value) else {}
+    if isinstance(value, (list, dict)) or attributes or is_record(value):
         yield value
-    parts = value.values() if isinstance(value, dict) else value \
-        if isinstance(value, (list, tuple)) else \
-        [getattr(value, name) for name in _attributes(value)] if is_record(value) else ()
-    for part in parts:
+    items = value.values() if isinstance(value, dict) else \
+        value if isinstance(value, (list, tuple)) else ()
+    for part in (*items, *attributes.values()):
         yield from containers_in(part)
 
 
@@ -108,7 +105,10 @@ def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments | None
 
     def fill(value: Any) -> Any:
         if not isinstance(value, Leaf):
-            return value
+            if arguments is None or not isinstance(value, (UOp, Size)):
+                return value
+            return arguments.now(value, paths) if isinstance(value, UOp) \
+                else arguments.again((value,), paths)[0]
         if value not in made:
             held = _held(value, arguments)
             shape = value.shape if arguments is None else arguments.again(value.shape, paths)
@@ -138,6 +138,24 @@ def new_tensor(leaf: Leaf, buffer: Buffer, shape: Shape, standing: Standing) -> 
     if leaf.expression is not None:
         leaf.expression.note(node, *standing)
     return Tensor._holding(node, leaf.device)
+
+
+def tensor_lines(result: Leaf, parts: str, last: list[Any],
+                 name: Callable[[Any], str]) -> list[str]:
+    """The words of `new_tensor` in the buffer of one device that was `made`, and has just been
+    filled, with what is `dependent` and the parts of a `Standing`; with `again`, it has a `leaf`.
+    Both are the `last` ones from now on, if any are kept. `name` tells what an object is called.
+    """
+    expression = result.expression
+    words = ["if not again:",
+             f"    leaf = {name(leaf_node)}({name(result.buffer.dtype)}, (made, 0, "
+             f"{name(result.shape)}))",
+             *([f"    {name(last)}[0] = made, leaf"] if last else [])]
+    if expression is not None:  # as Expression.note does
+        words += ["made.told = 0",
+                  f"{name(note_late)}(leaf, ({name(expression)}, {expression.depends}, {parts}))",
+                  f"if dependent: {name(note_dependent)}(leaf)"]
+    return [*words, *Tensor._holding_lines("leaf", result.device, name), "return tensor"]
 
 
 def buffer_and_shape(tensor: Tensor | None) -> tuple[Buffer, Shape]:

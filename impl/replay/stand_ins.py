@@ -14,7 +14,7 @@ from impl.effects import Buffer, leaf_of, living
 from impl.following.reads import Reads
 from impl.gradient import expression_of
 from impl.ir import note_late
-from impl.replay.arguments import Arguments, take_apart
+from impl.replay.arguments import Arguments, is_whole, take_apart
 from impl.replay.results import containers_in, mapped
 from impl.tensor import Tensor
 from impl.tensor.parameters import (
@@ -23,10 +23,6 @@ from impl.tensor.parameters import (
     realize_unasked,
     register_parameter,
 )
-
-#: Arguments in which a function can put nothing.
-_WHOLE = ("Tensor", "Variable", "int", "bool", "float", "str", "bytes", "NoneType", "complex",
-          "tuple", "array")
 
 
 class StandIns:
@@ -44,7 +40,7 @@ class StandIns:
                                                                      strict=True)]
         self.shared = any(_is_part_of(tensor, reads) for tensor in self.tensors) \
             or _see_each_other(self.tensors) or any(
-            form[0] not in _WHOLE for path, form in given.signature.items()
+            not is_whole(form) for path, form in given.signature.items()
             if path != "[1]" and isinstance(form, tuple))
         self.states = list(reads.tensors.values()) if self.shared else []
         realize_unasked(self.states)

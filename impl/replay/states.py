@@ -6,6 +6,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from impl import realize
 from impl.device.lent import lent
@@ -22,14 +23,34 @@ Owner = Callable[[], "Tensor | None"]
 
 
 class GradientOf:
-    """The gradient that a tensor has now, as an owner: `backward` makes a new one each time."""
+    """The gradient that a tensor has now, as an owner: `backward` makes a new one each time. One of
+    another form or class than that of the capture, or with a gradient of its own, is none.
+    """
 
-    def __init__(self, holder: weakref.ref[Tensor]) -> None:
-        self.holder = holder
+    def __init__(self, holder: weakref.ref[Tensor], gradient: Tensor) -> None:
+        self.holder, self.form = holder, self._form(gradient)
 
     def __call__(self) -> Tensor | None:
-        found = self.holder()
-        return None if found is None else found.grad
+        holder = self.holder()
+        found = None if holder is None else holder.grad
+        return found if found is not None and self._form(found) == self.form else None
+
+    @staticmethod
+    def _form(gradient: Tensor) -> tuple[Any, ...]:
+        return type(gradient), gradient.shape, gradient.device, gradient._parameter, \
+            gradient.grad is None
+
+
+class Sharing:
+    """Which of some tensors, by identity, have one gradient, or one of them as their gradient."""
+
+    def __init__(self, tensors: Mapping[int, Tensor]) -> None:
+        self.tensors = tensors
+
+    def __call__(self) -> list[int]:
+        places = {identity: -1 - place for place, identity in enumerate(self.tensors)}
+        return [places.setdefault(id(tensor.grad), place)
+                for place, tensor in enumerate(self.tensors.values())]
 
 
 class Still:
@@ -211,7 +232,8 @@ class States:
         if replaced and kept:
             return False
         if replaced:  # r[impl replay.state.eager]
-            source.owners = [GradientOf(g) for g in replaced]
+            source.owners = [GradientOf(g, held) for g in replaced
+                             if (holder := g()) is not None and (held := holder.grad) is not None]
         return True
 
     def check_aliases(self, arguments: Arguments, before: list[tuple[str, ...]],

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from impl.dtypes import ALL, DType, Scalar, dtypes
+from impl.dtypes import EVERY, SIGNIFICANDS, DType, Scalar, dtypes
 from impl.ir import FALSE, TRUE, Ops, UOp
 from impl.symbolic.bounds import bounds
 
-INTEGERS = frozenset([d for d in ALL if d.kind in "iu"] + [dtypes.index])
-FLOATS = frozenset(d for d in ALL if d.kind == "f")
+INTEGERS = frozenset([d for d in EVERY if d.kind in "iu"] + [dtypes.index])
+FLOATS = frozenset(d for d in EVERY if d.kind == "f")
 WHOLE = INTEGERS | {dtypes.bool}
-#: Bits of the significand: all whole numbers of that many bits are numbers of the type.
-_SIGNIFICAND = {dtypes.float16: 11, dtypes.bfloat16: 8, dtypes.float32: 24, dtypes.float64: 53}
 
 
 def _shift(left: int, right: int, dtype: DType, up: bool) -> int | None:
-    if not 0 <= right < 8 * dtype.itemsize:
+    if not 0 <= right < dtype.bits:
         return None
     return left << right if up else left >> right
 
@@ -144,14 +142,14 @@ def holds_all(target: DType, source: DType) -> bool:
     if target.kind == "b":
         return False
     if source.kind == "f":
-        wider = _SIGNIFICAND[target] > _SIGNIFICAND[source] if target.kind == "f" else False
+        wider = SIGNIFICANDS[target] > SIGNIFICANDS[source] if target.kind == "f" else False
         return wider and target.itemsize > source.itemsize
-    bits = 8 * source.itemsize - (source.kind == "i")
+    bits = source.bits - (source.kind == "i")
     if target.kind == "f":
-        return bits <= _SIGNIFICAND[target]
+        return bits <= SIGNIFICANDS[target]
     if source.kind == "i" and target.kind == "u":
         return False
-    return bits <= 8 * target.itemsize - (target.kind == "i")
+    return bits <= target.bits - (target.kind == "i")
 
 
 def fits(dtype: DType, low: int, high: int) -> bool:

@@ -1,4 +1,6 @@
-"""The list of passes, and the document that a schedule is. Chapter: spec/schedule.md.
+"""The list of passes, and the document that a schedule is.
+
+Chapter: spec/schedule.md.
 
     plan         what a plan is
     draft        what passes find out, each field written once

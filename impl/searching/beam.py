@@ -27,6 +27,7 @@ from impl.groups.grouping import lane_steps
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, DeviceLimits
 from impl.kernel.private import exceeds
+from impl.progress import Progress
 from impl.searching.trial import Bench, Trial
 from impl.steps.declaration import Counting
 from impl.steps.step import DECLARED, STEPS, Step, StepError, apply_steps, step_parameters
@@ -69,7 +70,8 @@ def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> R
     if found is None and not search:
         return start
     if found is None:
-        found = _Search(ast, bench, width, start).run()
+        with Progress(f"searching steps of {ast.arg.name}") as progress:
+            found = _Search(ast, bench, width, start, progress).run()
         store().put("beam", key, json.dumps(vars(found)).encode())
     _remember(key, found)
     if found.steps == tuple(step.name for step, _ in start):
@@ -175,6 +177,7 @@ class _Search:
     bench: Bench
     width: int
     start: Reasoned
+    progress: Progress = field(default_factory=lambda: Progress("searching steps"))
     tried: int = 0
     seen: set[str] = field(default_factory=set)
     began: float = field(default_factory=lambda: time.perf_counter())
@@ -262,6 +265,7 @@ class _Search:
             programs = self.bench.trial([each.ast for each in some],
                                         settings.get("BEAM_TIMEOUT_SEC"))
             self.tried += len(some)
+            self.progress.step(len(some))
             for each, program in zip(some, programs, strict=True):
                 each.program = program
             compiled = [each for each in some if each.program is not None]

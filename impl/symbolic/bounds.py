@@ -102,7 +102,7 @@ def _cast_bounds(node: UOp, given: list[Bounds]) -> Bounds:
 
 def _shift_bounds(node: UOp, given: list[Bounds]) -> Bounds:
     value, (least, most) = given
-    if least < 0 or most >= 8 * node.dtype.itemsize:
+    if least < 0 or most >= node.dtype.bits:
         return int(node.dtype.min), int(node.dtype.max)
     if node.op is Ops.SHL:
         return _corners(lambda a, b: a << b, value, (least, most))

@@ -10,6 +10,7 @@ right for costs and for memory; it equals only what has the same expression.
 """
 from __future__ import annotations
 
+import numbers
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from typing import Any, TypeGuard
 
 from impl.dtypes import dtypes
 from impl.errors import GraphError, VariableError
+from impl.host import np
 from impl.ir import BoundVariable, Ops, UOp, toposort
 from impl.symbolic.arithmetic import add, floordiv, mod, mul, sub
 from impl.symbolic.bounds import bounds, const
@@ -105,6 +107,8 @@ class Size(int):
         if isinstance(other, UOp) and other.shape == () and other.dtype is _index:
             other = as_size(other)
         if not isinstance(other, int):
+            if isinstance(other, (numbers.Number, np.ndarray)):  # which computes with the value
+                _watch.fix(self)
             return NotImplemented
         value = on_values(plain(self), plain(other))
         return self._result(value, on_nodes(self.expression, node_of(other)))
@@ -117,7 +121,8 @@ class Size(int):
         return self._compared(other, int.__eq__(self, other), equal, False)
 
     def __ne__(self, other: object) -> bool:
-        return not self == other if isinstance(other, int) else NotImplemented
+        found = self.__eq__(other)
+        return found if found is NotImplemented else not found
 
     def __lt__(self, other: int) -> bool:
         return self._compared(other, int.__lt__(self, other), less_than, False)
@@ -137,6 +142,8 @@ class Size(int):
         if _watch.guards is not None and isinstance(result, bool):
             pair = self.expression, node_of(other)
             _watch.note(on_nodes(*(pair[::-1] if exchanged else pair)), result)
+        elif isinstance(other, (numbers.Number, np.ndarray)):  # it asks for the value
+            _watch.fix(self)
         return result
 
     def __bool__(self) -> bool:

@@ -19,6 +19,7 @@
     namespaces   names with a dot
     linalg       inverses, determinants, decompositions
     scientific   functions of physics, factors of matrices
+    factors      roots of matrices, reflections
     creation     constants, ranges, random numbers
     autograd     backward, gradient
     aliases      second names, and tensors of the same kind
@@ -32,6 +33,7 @@ import weakref
 from contextlib import ContextDecorator
 from typing import Any
 
+from impl.errors import ArgumentError
 from impl.gradient.nodes import detach
 from impl.ir import UOp
 from impl.tensor.custom import CustomKernels
@@ -48,6 +50,7 @@ class Tensor(CustomKernels):
     """
 
     __slots__ = ()
+    training = False  # here, so that it is read quickly (its type finds names that are missing)
 
     @property
     def data(self) -> Any:
@@ -61,6 +64,9 @@ class Tensor(CustomKernels):
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):  # r[impl errors.argument.refused]
+            raise ArgumentError("data", f"{value!r:.60} is no tensor", "use x.data = Tensor(...), "
+                                "or x.fill_(number)")
         if not any(tensor() is self for tensor, _ in value._ancestors):  # else it is written
             self.assign(value.to(self.device))
 

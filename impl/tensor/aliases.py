@@ -223,6 +223,36 @@ class Aliases(Autograd):
         """Whether it is on a CUDA device."""
         return self.device.startswith("CUDA")
 
+    @property
+    def is_mps(self) -> bool:
+        """Whether it is on the GPU of a Mac."""
+        return self.device.startswith("METAL")
+
+    @property
+    def is_xpu(self) -> bool:
+        """False: no device here is one of PyTorch's other kinds."""
+        return False
+
+    is_ipu = is_maia = is_mtia = is_vulkan = is_xla = is_xpu
+
+    def dim_order(self) -> tuple[int, ...]:
+        """The axes in their order: there are no strides."""
+        return tuple(range(len(self.shape)))
+
+    def stft(self, n_fft: int, *given: Any, **named: Any) -> Any:
+        """`impl.fft.stft`: complex numbers"""
+        return self.runtime.fourier("stft", self, n_fft, *given, **named)
+
+    def istft(self, n_fft: int, *given: Any, **named: Any) -> Any:
+        """`impl.fft.istft` of a last axis of both parts"""
+        return self.runtime.fourier("istft", self, n_fft, *given, **named)
+
+    def new(self, *given: Any, dtype: Any = None, device: Any = None) -> Self:
+        """new_tensor of a list or an array, new_empty of sizes"""
+        if len(given) == 1 and not isinstance(given[0], int):
+            return self.new_tensor(given[0], dtype, device)
+        return self.new_empty(*(given or (0,)), dtype=dtype, device=device)
+
     def t(self) -> Self:
         """The transpose of a matrix; a vector stays."""
         return self.T if len(self.shape) > 1 else self._another()
@@ -312,6 +342,8 @@ class Aliases(Autograd):
     def sum_to_size(self, *size: Any) -> Self:
         """Summed over the axes that would be broadcast from this shape."""
         wanted = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
+        if not wanted:
+            return self.sum()
         front = len(self.shape) - len(wanted)
         axes = (*range(front), *(front + axis for axis, one in enumerate(wanted)
                                  if one == 1 != self.shape[front + axis]))

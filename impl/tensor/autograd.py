@@ -5,10 +5,11 @@ from collections.abc import Callable, Container
 from contextlib import ContextDecorator
 from typing import Any, Self
 
-from impl.effects import was_computed
+from impl.effects import constant_of, was_computed
 from impl.errors import DTypeError, GraphError, ShapeError
 from impl.gradient import below, compute_gradient, expression_of, nodes
 from impl.gradient.custom import Lost
+from impl.gradient.hooks import RemovableHook, unwatched, watch
 from impl.ir import Ops, UOp
 from impl.multi import Mesh
 from impl.tensor.creation import Creation
@@ -43,6 +44,9 @@ class Autograd(Creation):
                     given = given.shard_like(tensor)
                 # r[impl gradient.backward.accumulate]
                 tensor.grad = given if tensor.grad is None else tensor.grad + given
+        for tensor, node in zip(wanted, found, strict=True):
+            for hook in () if node is None else tuple(tensor._hooks_of_grad(1)):
+                hook(tensor)  # r[impl gradient.hook.accumulated]
         return self
 
     def gradient(self, *targets: Self, gradient: Self | None = None) -> list[Self]:
@@ -63,16 +67,87 @@ class Autograd(Creation):
         if self.dtype.kind != "f":
             raise DTypeError("gradient", f"a tensor of {self.dtype.name} has no gradient",
                              "use a floating dtype")
-        places = [expression_of(target.uop) for target in targets]
+        places = [expression_of(unwatched(target.uop)) for target in targets]
         root = expression_of(self.uop)
         if not all(target._parameter for target in targets):
             _refuse_lost(root, places)
         self.runtime.differentiate(root, places)
         known = compute_gradient(root, self._seed(gradient), places)
         for target, place in zip(targets, places, strict=True):
+            if constant_of(place) is not None and not target._parameter:
+                # r[impl gradient.target.constant]
+                raise GraphError("gradient", "every element of a target is one number that is "
+                                 "known, and what was computed from it has that number in its "
+                                 "place", "set requires_grad on it before it is used, or use "
+                                 ".contiguous() of it")
             if place not in known and not target._parameter:
                 _refuse_forgotten(root, place, places)
-        return [known.get(place) for place in places]
+        return [target._after_hooks(known.get(place))
+                for target, place in zip(targets, places, strict=True)]
+
+    # Hooks
+
+    def register_hook(self, hook: Callable[[Self], Self | None]) -> RemovableHook:
+        """Call hook(gradient) with the gradient of this tensor whenever it is on the way of one;
+        what it returns, unless that is None, is used in its place.
+
+        Of a result only the uses after this call are seen: register before it is used.
+
+        Returns:
+            A handle with `remove()`.
+
+        Raises:
+            DTypeError: the tensor has no gradient.
+        """
+        if self.dtype.kind != "f":
+            raise DTypeError("register_hook", f"a tensor of {self.dtype.name} has no gradient",
+                             "use a floating dtype")
+        device, shape, kind = self.device, self.shape, self.__class__
+
+        def seen(gradient: UOp) -> UOp:
+            found = hook(kind._holding(gradient, device))
+            if found is None:
+                return gradient
+            if not isinstance(found, kind) or found.shape != shape:
+                raise ShapeError("register_hook", f"the hook returned {found!r:.60} for a gradient "
+                                 f"of shape {shape}", "return a tensor of its shape, or None")
+            return nodes.cast(found.uop, gradient.dtype)
+
+        if self._parameter and self._history is None:
+            # What is written to a parameter later is the same one, whose node is another.
+            return RemovableHook(self._hooks_of_grad(0), seen)
+        self.uop, handle = watch(self.uop, seen)
+        return handle
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Self], Any]) -> RemovableHook:
+        """Call hook(tensor) after each `backward` that has added to its `grad`.
+
+        Raises:
+            DTypeError: the tensor requires no gradient.
+        """
+        if not self._parameter:
+            raise DTypeError("register_post_accumulate_grad_hook", "the tensor gets no grad",
+                             "set requires_grad on it")
+        return RemovableHook(self._hooks_of_grad(1), hook)
+
+    def _hooks_of_grad(self, when: int) -> list[Any]:
+        """The hooks of a parameter: those of its gradient (0), and those after `grad` is set."""
+        known: tuple[list[Any], list[Any]] | None = getattr(self, "_hooks", None)
+        if known is None:
+            known = self._hooks = [], []
+        return known[when]
+
+    def _after_hooks(self, gradient: UOp | None) -> UOp | None:
+        """The gradient of a target, as its hooks leave it."""
+        if gradient is not None and getattr(self, "_hooks", None):
+            for hook in tuple(self._hooks[0]):
+                gradient = hook(gradient)
+        return gradient
+
+    @property
+    def grad_fn(self) -> UOp | None:
+        """The node through which gradients flow; None of a leaf."""
+        return None if self.is_leaf else self.uop  # type: ignore[attr-defined]  # of Aliases
 
     def _seed(self, gradient: Self | None) -> UOp:
         if gradient is None:

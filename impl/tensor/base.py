@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
-from impl.dtypes import DType, as_dtype, dtypes, from_bfloat16, promoted, to_bfloat16
-from impl.effects import constant_of, lock, new_buffer_node, register, write
+from impl.dtypes import DType, as_dtype, dtypes, from_bits, promoted, to_bits
+from impl.effects import constant_of, lock, new_buffer_node, register, register_line, write
 from impl.errors import (
     ArgumentError,
     AxisError,
@@ -20,6 +20,7 @@ from impl.errors import (
     DTypeError,
     ShapeError,
     VariableError,
+    nearest,
 )
 from impl.gradient import nodes
 from impl.host import has_numpy, np
@@ -34,10 +35,20 @@ from impl.tensor.host import (
     as_cast,
     dtype_of_number,
     of_others,
+    refuse_outside,
     refuse_tensors,
 )
 from impl.tensor.names import Named, either, missing
 from impl.tensor.origins import note_origin
+from impl.tensor.packed import (
+    bytes_of,
+    bytes_of_numbers,
+    cut_to_four,
+    halves_on_host,
+    is_packable,
+    realize_packed,
+    seen_apart,
+)
 from impl.tensor.parameters import (
     as_written,
     dependent_bits,
@@ -47,6 +58,7 @@ from impl.tensor.parameters import (
     needs_gradient,
     note_parameter,
     register_parameter,
+    tell,
     wants_gradient,
 )
 from impl.tensor.runtime import Runtime
@@ -59,11 +71,15 @@ _MOST_SHOWN, _MOST_COUNTED = 1000, 1 << 20
 _new = object.__new__
 
 
+#: What a tensor is made from.
+_OF_A_TENSOR = ("data", "device", "dtype", "requires_grad")
+
+
 class TensorBase(metaclass=Named):
     """The variable itself: creation from data, the values, devices, assignment."""
 
-    __slots__ = ("uop", "device", "grad", "_ancestors", "_history", "_parameter", "_written",
-                 "__weakref__")
+    __slots__ = ("uop", "device", "grad", "_ancestors", "_history", "_hooks", "_parameter",
+                 "_written", "__weakref__")
 
     runtime: ClassVar[Runtime]
     uop: UOp
@@ -73,6 +89,8 @@ class TensorBase(metaclass=Named):
     _ancestors: tuple[tuple[weakref.ref[Any], Path], ...]
     #: The expression that was realized, kept so that gradients still flow through it.
     _history: UOp | None
+    #: What is called with its gradient, and with itself after that; there if anything is.
+    _hooks: tuple[list[Any], list[Any]]
     #: Whether it requires a gradient; None if nobody has said anything.
     _parameter: bool | None
     #: What this view, and the tensors it was taken from, held after its last assignment.
@@ -83,13 +101,18 @@ class TensorBase(metaclass=Named):
             missing(type(self), name)  # r[impl errors.name.missing]
 
     def __init__(self, data: Any, device: str | None = None, dtype: Any = None,
-                 requires_grad: bool = False) -> None:
+                 requires_grad: bool = False, **other: Any) -> None:
         """A tensor from a number, nested lists, a NumPy array, another tensor or a node.
 
         Raises:
             DTypeError: the data are of no supported dtype, or do not fit the one that is chosen.
             ArgumentError: the device is no text: sizes were given, or several values.
         """
+        if other:  # r[impl errors.argument.refused]
+            name = next(iter(other))
+            near = nearest(name, _OF_A_TENSOR)
+            raise ArgumentError("Tensor", f"there is no argument {name}", f"did you mean {near}?"
+                                if near else f"it takes {', '.join(_OF_A_TENSOR)}")
         # r[impl errors.argument.refused]
         if device is not None and not isinstance(device, (str, tuple)):
             raise ArgumentError("Tensor", f"device is {device!r:.60}", "give values as one list, "
@@ -132,22 +155,34 @@ class TensorBase(metaclass=Named):
         if isinstance(data, np.generic) and data.dtype.kind in "biuf":
             return UOp.const(dtype or as_dtype(data.dtype), data.item())
         if isinstance(data, (bool, int, float)):
+            if isinstance(data, int):
+                refuse_outside("Tensor", data, data, dtype)
             return UOp.const(dtype or dtype_of_number(data), data)
         if not isinstance(data, (list, tuple)):
             data, dtype = of_others(data, dtype)
         elif not has_numpy():
             refuse_tensors(data)
             given = Listed(data, dtype)  # r[impl host.numpy.without]
+            if given.dtype.bits == 4 and is_packable(given.shape, self.device):
+                held = self.__class__(bytes_of_numbers(given.numbers), self.device,
+                                      dtype=dtypes.uint8)
+                return seen_apart(held, given.dtype, given.shape)
             return new_buffer_node(self.device.members()[0], given.dtype, given.shape, given)
         array = as_array(data, dtype)
         if dtype is None and isinstance(data, (list, tuple)) and array.dtype.kind == "f":
             dtype = dtypes.default_float
         if dtype is not None:
-            stored = array.astype(np.float32) if dtype is dtypes.bfloat16 else array
+            coded = dtype.host is not dtype.numpy
             with np.errstate(invalid="ignore", over="ignore"):
-                array = to_bfloat16(stored) if dtype is dtypes.bfloat16 \
-                    else as_cast(stored, dtype).astype(dtype.numpy)
+                array = to_bits(array.astype(np.float32), dtype) if coded \
+                    else as_cast(array, dtype).astype(dtype.numpy)
         chosen = dtype or as_dtype(array.dtype)
+        if chosen.bits == 4:
+            array = cut_to_four(array, chosen)
+        if chosen.bits == 4 and is_packable(array.shape, self.device):
+            pairs = np.resize(array & 15, (array.size + 1) // 2 * 2).astype(np.uint8)
+            held = self.__class__(pairs[::2] | pairs[1::2] << 4, self.device)
+            return seen_apart(held, chosen, array.shape)
         # The caller may write to the array later; this tensor keeps its value.
         host = np.array(array, order="C", copy=True)  # r[impl tensor.create.copy]
         return new_buffer_node(self.device.members()[0], chosen, host.shape, host)
@@ -170,6 +205,17 @@ class TensorBase(metaclass=Named):
         result.grad = result._history = result._parameter = None
         register(result)
         return result
+
+    @classmethod
+    def _holding_lines(cls, node: str, device: Place, name: Callable[[Any], str]) -> list[str]:
+        """The words of `_holding`, for a function that is written for one kind of call; `name`
+        tells what an object is called. The tensor is `tensor`.
+        """
+        return [f"tensor = {name(_new)}({name(cls)})",
+                f"tensor.uop = {node}", f"tensor.device = {name(device)}",
+                "tensor._ancestors = tensor._written = ()",
+                "tensor.grad = tensor._history = tensor._parameter = None",
+                register_line("tensor", name)]
 
     @classmethod
     def _made(cls, node: UOp, device: str | None = None, requires_grad: bool = False) -> Self:
@@ -220,7 +266,7 @@ class TensorBase(metaclass=Named):
 
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return self.numel() * self.dtype.itemsize
+        return -(-self.numel() * self.dtype.bits // 8)
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a floating type."""
@@ -229,7 +275,7 @@ class TensorBase(metaclass=Named):
     def __len__(self) -> int:
         if not self.shape:
             raise AxisError("len", "the tensor has no axes", "use .item() for its one value")
-        return self.shape[0]
+        return int(self.shape[0])  # r[impl symbolic.size.watched]: `len` takes it out
 
     def __repr__(self) -> str:
         """The form of the tensor, and its elements if they are known and few."""
@@ -247,7 +293,7 @@ class TensorBase(metaclass=Named):
     def _form(self) -> str:
         """Dtype, shape and device in words, and whether it has to be computed."""
         known = constant_of(self.uop) is not None or self.uop.op is Ops.BUFFER \
-            or self.uop.realized is not None
+            or self.uop.realized is not None or bytes_of(self.uop) is not None
         return f"{self.dtype.name} {self.shape} on {self.device}{'' if known else ', lazy'}"
 
     def _known_elements(self, most: int = _MOST_SHOWN) -> np.ndarray | None:
@@ -255,15 +301,18 @@ class TensorBase(metaclass=Named):
         if any(is_symbolic(size) for size in self.shape) or self.numel() > most \
                 or not has_numpy():
             return None
-        narrow = self.dtype is dtypes.bfloat16
         constant = constant_of(self.uop)
         if constant is not None:
-            return np.full(self.shape, constant.arg, np.float32 if narrow else self.dtype.numpy)
-        elements = self.runtime.peek(self)  # r[impl tensor.print.nothing+3]
+            return np.full(self.shape, constant.arg, self.dtype.host)
+        held = bytes_of(self.uop)
+        elements = self.runtime.peek(self if held is None else held)
         if elements is None:
             return None
-        # r[impl tensor.print.nothing+3]
-        return (from_bfloat16(elements) if narrow else elements).reshape(self.shape)
+        if held is not None:
+            elements = halves_on_host(elements, self.dtype)[:self.numel()]
+        elif self.dtype.host is not self.dtype.numpy:
+            elements = from_bits(elements, self.dtype)
+        return elements.reshape(self.shape)  # r[impl tensor.print.nothing+3]
 
     def __format__(self, specification: str) -> str:
         # r[impl tensor.item.format]
@@ -342,10 +391,11 @@ class TensorBase(metaclass=Named):
         if dependent_bits[0] or mode.keeping:
             for tensor in tensors:
                 tensor._remember()
-        self.runtime.realize(tensors)
-        for tensor in tensors:
-            if tensor._history is not None:
-                tensor._tell()
+        if others or self.uop.dtype.bits == 4:
+            realize_packed(tensors, self.runtime)
+        else:
+            self.runtime.realize(tensors)
+        tell(tensors)
         return self
 
     def hold(self, node: UOp, leaf: UOp, unasked: bool = False) -> None:
@@ -410,10 +460,12 @@ class TensorBase(metaclass=Named):
         """
         return self.runtime.document([self, *others], rounds=rounds)
 
-    def report(self, path: str | os.PathLike[str], *others: Self) -> pathlib.Path:
+    def report(self, path: str | os.PathLike[str], *others: Self,
+               machine: bool = False) -> pathlib.Path:
         """Write a page that shows the schedule of this tensor and the others: what runs, why it is
         cut and joined like this, memory, source, and what it would be without fusion. Buffers
-        have the names of the user's variables. It is one file, to be opened in a browser.
+        have the names of the user's variables. It is one file, to be opened in a browser. With
+        `machine` it has the machine code of kernels for CPU, too, which objdump prints.
 
         Returns:
             The path.
@@ -424,16 +476,18 @@ class TensorBase(metaclass=Named):
         if not isinstance(path, (str, os.PathLike)):  # r[impl errors.argument.raw]
             raise ArgumentError("report", f"{path!r:.60} is no path",
                                 'give the name of a file, such as "report.html"')
-        return self.runtime.report([self, *others], path)
+        return self.runtime.report([self, *others], path, machine)
 
     def explain(self, *others: Self) -> str:
         """The schedule in sentences: kernels, fusions, boundaries with their reasons, memory."""
         return self.runtime.explain([self, *others])
 
     def numpy(self) -> np.ndarray:
-        """The elements as a NumPy array; bfloat16 becomes float32."""
-        if self.dtype is dtypes.bfloat16:
-            return self._wrap(nodes.cast(self.uop, dtypes.float32)).numpy()
+        """The elements as a NumPy array; a float that NumPy has not becomes float32."""
+        for kept in mode.keeping:  # what is made of the values may have to be told from a tensor
+            kept.append(self.uop)
+        if not self.dtype.plain:
+            return self._wrap(nodes.cast(self.uop, as_dtype(self.dtype.host))).numpy()
         part = self.runtime.read_part(self)
         if part is None:
             self.realize()
@@ -444,14 +498,15 @@ class TensorBase(metaclass=Named):
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
-    def known(self, operation: str, remedy: str) -> np.ndarray:
-        """The elements, for an operation the size of whose result depends on them.
+    def known(self, operation: str, remedy: str,
+              why: str = "the size of the result depends on values") -> np.ndarray:
+        """The elements, for an operation the size of whose result depends on them; or `why` else.
 
         Raises:
             ReplayError: a function is captured, which would have this size in every later call.
         """
         # r[impl tensor.size.values+3]
-        self.runtime.look(self, operation, remedy)
+        self.runtime.look(self, operation, remedy, why)
         return self.numpy()
 
     def tolist(self) -> Any:
@@ -535,7 +590,7 @@ class TensorBase(metaclass=Named):
             ShapeError: the last axis holds no whole number of wider elements.
         """
         wanted = self._named_dtype(dtype, "bitcast")
-        if wanted.itemsize != self.dtype.itemsize:  # r[impl dtypes.bitcast.size+2]
+        if wanted.bits != self.dtype.bits:  # r[impl dtypes.bitcast.size+2]
             return self._wrap(bits_as(self.uop, wanted))
         view: Callable[..., Self] = self._viewed  # type: ignore[attr-defined]  # of Movement
         if wanted is self.dtype:
@@ -589,7 +644,7 @@ class TensorBase(metaclass=Named):
 
     def _another(self) -> Self:
         """The result of a method that had nothing to do: another variable with the same value."""
-        result = self._wrap(self.uop)  # r[impl effects.view-write.copies+2]
+        result = self._wrap(self.uop)  # r[impl effects.view-write.copies+3]
         result._history = self._history  # r[impl gradient.realized.keeps+2]
         return result
 
@@ -643,6 +698,8 @@ class TensorBase(metaclass=Named):
         living = [(tensor, path) for tensor, path in
                   ((reference(), path) for reference, path in self._ancestors)
                   if tensor is not None]
+        if (living[-1][0] if living else self)._parameter and needs_gradient(value):
+            value = nodes.detach(value)  # r[impl gradient.parameter.end+2]
         if not living:
             self._replace(value)
             return
@@ -654,12 +711,13 @@ class TensorBase(metaclass=Named):
         root.uop = written_through(memory, path, value)
         self.uop = follow(root.uop, path)
         for between, rest in living[:-1]:
-            way = next(way for reference, way in between._ancestors if reference() is root)
-            if between.uop is follow(before, way):
+            way = next((way for reference, way in between._ancestors if reference() is root), None)
+            if way is not None and between.uop is follow(before, way):
                 between.uop = follow(root.uop, way)
             else:  # the root was given another value since this view was taken
                 memory = as_memory(between.uop)
-                between.uop = written_through(memory, rest, value)
+                between.uop = written_through(
+                    memory, rest, nodes.detach(value) if between._parameter else value)
         self._written = tuple((weakref.ref(tensor), weakref.ref(tensor.uop))
                               for tensor in (self, *(tensor for tensor, _ in living)))
 
@@ -697,6 +755,8 @@ class TensorBase(metaclass=Named):
                              "give a tensor of the same shape and dtype")
         self.uop, self.device = other.uop, other.device
         if self._parameter:
+            if needs_gradient(self.uop):  # r[impl gradient.parameter.end+2]
+                self.uop = nodes.detach(self.uop)
             self._own_variable()
             note_parameter(self.uop)
         return self

@@ -8,6 +8,7 @@ from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import common_size, identical, is_symbolic, present
+from impl.tensor.packed import in_bytes, taken_apart
 
 
 def broadcast_shape(a: Shape, b: Shape, operation: str) -> Shape:
@@ -74,6 +75,8 @@ _UNSIGNED = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint
 
 def bits_as(x: UOp, wanted: DType) -> UOp:
     """The bits of the last axis read as elements of another size."""
+    if x.dtype.bits == 4 or wanted.bits == 4:
+        return _halves_as(x, wanted)
     own, shape = x.dtype.itemsize, nodes.shape_of(x)
     bits = x if x.dtype is _UNSIGNED[own] else UOp(Ops.BITCAST, _UNSIGNED[own], (x,))
     times = max(own, wanted.itemsize) // min(own, wanted.itemsize)
@@ -92,6 +95,22 @@ def bits_as(x: UOp, wanted: DType) -> UOp:
         raise ShapeError("bitcast", f"{x.dtype.name} {shape} is no whole number of {wanted.name}",
                          f"give a last axis whose size is a multiple of {times}")
     return result if wanted is result.dtype else UOp(Ops.BITCAST, wanted, (result,))
+
+
+def _halves_as(x: UOp, wanted: DType) -> UOp:
+    """From or to integers of 4 bits, by way of bytes."""
+    shape = nodes.shape_of(x)
+    if wanted.bits == 4 and shape:
+        seen = bits_as(x, dtypes.uint8) if x.dtype.itemsize > 1 else UOp(
+            Ops.BITCAST, dtypes.uint8, (x,)) if x.dtype is not dtypes.uint8 else x
+        return taken_apart(seen, wanted)
+    if not shape or shape[-1] % 2:
+        raise ShapeError("bitcast", f"{x.dtype.name} {shape} is no whole number of {wanted.name}",
+                         "give a last axis whose size is a multiple of 2")
+    made = in_bytes(x)
+    if wanted.itemsize > 1:
+        return bits_as(made, wanted)
+    return made if wanted is dtypes.uint8 else UOp(Ops.BITCAST, wanted, (made,))
 
 
 def _shifts(count: int, shape: Shape, dtype: DType, itemsize: int) -> UOp:

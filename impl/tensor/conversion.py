@@ -35,6 +35,14 @@ class Conversion(Statistics):
         """As float64."""
         return self.cast(dtypes.float64)
 
+    def cfloat(self) -> Any:
+        """As complex64: a pair of real tensors."""
+        return self.cast(dtypes.complex64)
+
+    def cdouble(self) -> Any:
+        """As complex128: a pair of real tensors."""
+        return self.cast(dtypes.complex128)
+
     def int(self) -> Self:
         """As int32."""
         return self.cast(dtypes.int32)

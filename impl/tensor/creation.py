@@ -17,10 +17,10 @@ from impl.host import np
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh, Sharding
 from impl.symbolic import Variable, as_size, is_number, is_symbolic
-from impl.tensor.host import dtype_of_number
+from impl.tensor.factors import Factors
+from impl.tensor.host import dtype_of_number, refuse_outside
 from impl.tensor.movement import flat_arguments
 from impl.tensor.random import generator, integer_node, normal_node, uniform_node
-from impl.tensor.scientific import Scientific
 
 
 def _shape(given: tuple[Any, ...], name: str) -> Shape:
@@ -75,7 +75,7 @@ def _whole_dtype(*ends: Any) -> DType:
     return dtypes.int64 if wide else dtypes.default_int
 
 
-class Creation(Scientific):
+class Creation(Factors):
     """Class methods that make tensors. All take `device`, and `requires_grad` where it fits."""
 
     __slots__ = ()
@@ -95,6 +95,8 @@ class Creation(Scientific):
         fill = _number(fill_value, "full")
         natural = as_dtype(fill_value.dtype) if isinstance(fill_value, np.generic) else None
         wanted = natural or dtype_of_number(fill) if dtype is None else as_dtype(dtype)
+        if isinstance(fill_value, int):
+            refuse_outside("full", fill_value, fill_value, wanted)
         sizes = _shape((shape,), "full")
         return cls._made(nodes.full(UOp.const(wanted, fill), sizes), device, requires_grad)
 
@@ -127,6 +129,8 @@ class Creation(Scientific):
         """One number in this tensor's shape and dtype, cut as it is where it lies on a mesh."""
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         fill = _number(fill_value, "full_like")
+        if isinstance(fill_value, int):
+            refuse_outside("full_like", fill_value, fill_value, wanted)
         return self._laid_like(nodes.full(UOp.const(wanted, fill), self.shape)) \
             ._as_asked(device, requires_grad)
 
@@ -467,6 +471,9 @@ class Creation(Scientific):
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
         """Places along the last axis, drawn with probabilities proportional to the elements.
+
+        The elements are not looked at: where one is negative, or all are 0, the places mean
+        nothing.
 
         Without replacement each place is drawn once: those with the least waiting times, which are
         exponential with the element as rate (Efraimidis and Spirakis, 2006).

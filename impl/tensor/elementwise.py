@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Self
 
-from impl.dtypes import HALF, DType, dtypes, promoted, sum_accumulator
+from impl.dtypes import SHORT_FLOATS, DType, dtypes, finfo, promoted, sum_accumulator
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.custom import ruled, with_gradient
@@ -170,7 +170,7 @@ def _less_multiple(x: UOp, y: UOp) -> UOp:
 
 def remainder(x: UOp, y: UOp) -> UOp:
     """The remainder of a division that rounds toward zero; it has the sign of x."""
-    if x.dtype in HALF:
+    if x.dtype in SHORT_FLOATS:
         return cast(remainder(*(cast(one, dtypes.float32) for one in (x, y))), x.dtype)
     rest = _rest(x, y)
     return nodes.add(rest, _slope_of_remainder(x, y, rest))
@@ -209,7 +209,7 @@ def _slope_of_remainder(x: UOp, y: UOp, rest: UOp) -> UOp:
 
 def floor_quotient(x: UOp, y: UOp) -> UOp:
     """x / y of floats, rounded down, as NumPy computes it: from what is left of x."""
-    if x.dtype in HALF:
+    if x.dtype in SHORT_FLOATS:
         return cast(floor_quotient(*(cast(one, dtypes.float32) for one in (x, y))), x.dtype)
     rest = _rest(x, y)  # a number that is rounded down has no slope
     whole = nodes.div(nodes.sub(x, rest), y)
@@ -862,7 +862,8 @@ class Elementwise(Shards):
         """Whether an element is neither infinite nor NaN."""
         if self.dtype.kind != "f":
             return self._wrap(nodes.full(UOp.const(dtypes.bool, True), self.shape))
-        return self._wrap(compare(Ops.CMPLT, absolute(self.uop), number(self.uop, math.inf)))
+        return self._wrap(compare(Ops.CMPLE, absolute(self.uop),
+                                  number(self.uop, finfo(self.dtype).max)))
 
     def lerp(self, end: Any, weight: Any) -> Self:
         """self + (end - self) * weight"""

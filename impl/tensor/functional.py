@@ -6,16 +6,25 @@ import math
 from typing import Any, ClassVar, Self
 
 from impl.dtypes import dtypes, sum_accumulator
-from impl.errors import ShapeError
+from impl.errors import ShapeError, warn
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, unary, where
 from impl.ir import Ops, UOp
+from impl.symbolic import identical
 from impl.tensor.conversion import Conversion
 from impl.tensor.elementwise import compare
 from impl.tensor.indexing import class_dtype
 from impl.tensor.movement import triangle, whole
 from impl.tensor.names import either
 from impl.tensor.random import uniform_node
+
+
+def warn_of_shapes(name: str, x: Any, target: Any) -> None:
+    """A loss of (4, 1) and (4,) has 16 elements, which is seldom meant."""
+    shape = getattr(target, "shape", x.shape)
+    if not identical(shape, x.shape):  # r[impl tensor.loss.shapes]
+        warn(name, f"the input is {x.shape} and the target {shape}, which broadcast",
+             "give both one shape, with reshape or squeeze")
 
 
 class Functional(Conversion):
@@ -115,18 +124,24 @@ class Functional(Conversion):
 
     def mse_loss(self, target: Any, reduction: str = "mean") -> Self:
         """The squares of the differences."""
+        warn_of_shapes("mse_loss", self, target)
         return (self - target).square()._reduced(reduction)
 
     def l1_loss(self, target: Any, reduction: str = "mean") -> Self:
         """The absolute differences."""
+        warn_of_shapes("l1_loss", self, target)
         return (self - target).abs()._reduced(reduction)
 
     def huber_loss(self, target: Any, reduction: str = "mean", delta: float = 1.0) -> Self:
         """Half the square of small differences, and a line beyond `delta`."""
-        difference = self - target
-        size = difference.abs()
+        warn_of_shapes("huber_loss", self, target)
+        return (self - target)._bent(delta)._reduced(reduction)
+
+    def _bent(self, delta: float) -> Self:
+        """Half the square of what is small, and a line beyond `delta`."""
+        size = self.abs()
         line = delta * (size - 0.5 * delta)
-        return (size <= delta).where(0.5 * difference.square(), line)._reduced(reduction)
+        return (size <= delta).where(0.5 * self.square(), line)
 
     def binary_crossentropy(self, target: Any, reduction: str = "mean") -> Self:
         """-(y log p + (1 - y) log(1 - p)), for probabilities; no logarithm is below -100."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from impl.dtypes import DType, Scalar, as_dtype, dtypes, to_bfloat16, wrap
+from impl.dtypes import FLOAT8, INT4, DType, Scalar, as_dtype, dtypes, to_bits, wrap
 from impl.errors import ComplexError, DTypeError, ShapeError
 from impl.host import np
 from impl.ir import UOp
@@ -41,17 +41,43 @@ def _smallest_int(least: Scalar, greatest: Scalar) -> DType:
                      "give dtype=dtypes.uint64, or a float")
 
 
+def refuse_outside(name: str, least: Any, greatest: Any, dtype: DType | None) -> None:
+    """Raise DTypeError if whole numbers between two do not fit the dtype that is asked for.
+
+    Negative ones wrap in an unsigned dtype that holds what they are the negative of.
+    """
+    if dtype is None or dtype.kind not in "iu":
+        return
+    lowest = dtype.min if dtype.kind == "i" else -dtype.max
+    for one in (greatest, least):
+        if not lowest <= one <= dtype.max:  # r[impl dtypes.number.fits]
+            raise DTypeError(name, f"{one} does not fit {dtype.name}", "give a wider dtype, or "
+                             f".cast(dtypes.{dtype.name}) of one, which keeps the low bits")
+
+
 def of_others(data: Any, dtype: DType | None) -> tuple[Any, DType | None]:
     """Another library's tensor without its gradient, in the memory of the host.
 
-    A bfloat16, which NumPy has not, as float32, beside the dtype that it is to have.
+    What NumPy has not, a bfloat16 or a float of 8 bits, as float32, and an integer of 4 in 8 bits,
+    beside the dtype that it is to have.
     """
     for step in ("detach", "cpu"):
         data = getattr(data, step)() if hasattr(data, step) else data
-    if not str(getattr(data, "dtype", "")).endswith("bfloat16"):
+    known = is_short(getattr(data, "dtype", None))
+    if known is None:
         return data, dtype
-    wide = data.float() if hasattr(data, "float") else data.astype(np.float32)
-    return np.asarray(wide), dtype or dtypes.bfloat16
+    wide = data.float() if hasattr(data, "float") else data.astype(known.host)
+    return np.asarray(wide), dtype or known
+
+
+def is_short(dtype: Any) -> DType | None:
+    """Another library's dtype that NumPy has not, as ours."""
+    found = getattr(dtypes, str(dtype).rpartition(".")[2], None) if dtype is not None else None
+    return found if found in _NOT_OF_NUMPY else None
+
+
+#: What NumPy has not.
+_NOT_OF_NUMPY = (dtypes.bfloat16, *FLOAT8, *INT4)
 
 
 def as_array(data: Any, dtype: DType | None) -> np.ndarray:
@@ -60,9 +86,13 @@ def as_array(data: Any, dtype: DType | None) -> np.ndarray:
         array = _array_of_lists(data)
         if array.dtype.kind == "O" or array.dtype.kind == "f" and (
                 np.abs(array) >= float(1 << 63)).any():
-            _refuse_beyond(_flat(data)[1])  # of which NumPy makes objects, or floats
-        if dtype is None and array.dtype.kind in "iu" and array.size:
-            array = array.astype(_smallest_int(array.min().item(), array.max().item()).numpy)
+            _refuse_beyond(numbers := _flat(data)[1])  # of which NumPy makes objects, or floats
+            if all(isinstance(one, int) for one in numbers):
+                refuse_outside("Tensor", min(numbers), max(numbers), dtype)
+        if array.dtype.kind in "iu" and array.size:
+            ends = array.min().item(), array.max().item()
+            refuse_outside("Tensor", *ends, dtype)
+            array = array.astype(_smallest_int(*ends).numpy) if dtype is None else array
     else:
         array = np.asarray(data)
     if array.dtype.kind == "c":
@@ -97,14 +127,16 @@ class Listed:
         _refuse_beyond(found)
         if any(isinstance(one, float) for one in found):  # as NumPy does, before any cast
             found = [float(one) for one in found]
+        elif found:
+            refuse_outside("Tensor", min(found), max(found), dtype)
         self.dtype = _dtype_of_numbers(found) if dtype is None else dtype
         self.numbers = [wrap(one, self.dtype) for one in found]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """What is copied to a device."""
-        narrow = self.dtype is dtypes.bfloat16
-        array = np.array(self.numbers, np.float32 if narrow else self.dtype.numpy)
-        return (to_bfloat16(array) if narrow else array).reshape(self.shape)
+        array = np.array(self.numbers, self.dtype.host)
+        coded = self.dtype.host is not self.dtype.numpy
+        return (to_bits(array, self.dtype) if coded else array).reshape(self.shape)
 
 
 def _flat(data: Any) -> tuple[tuple[int, ...], list[Any]]:

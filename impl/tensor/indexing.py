@@ -96,6 +96,9 @@ class Indexing(Reduce):
             AxisError: an int is out of range, or there are more items than axes.
             DTypeError: an index tensor is not of an integer dtype.
         """
+        if _has_truth(index):
+            seen, index = self._beside_truths(index)
+            return seen[index]
         items, apart = self._items(index)
         if not any(_is_advanced(item) for item in items):
             path = slice_path(self.shape, items)
@@ -104,6 +107,22 @@ class Indexing(Reduce):
         node = self._gathered(follow(self.uop, path), axes, indices)
         new_axes = len(spread([shape_of(each) for each in indices], "index"))
         return self._wrap(_placed(node, place, new_axes))
+
+    def _beside_truths(self, index: Any) -> tuple[Any, Any]:
+        """The tensor with an axis of size 1 for each True or False in the index, and the index
+        that takes it or leaves it: such a mask has no axis of its own.
+        """
+        items = list(index) if isinstance(index, tuple) else [index]
+        seen: Any = self
+        for place, item in enumerate(items):
+            if not _is_truth(item):
+                continue
+            dots = next((i for i in range(place) if items[i] is Ellipsis), None)
+            axis = sum(map(_axes_taken, items[:place])) if dots is None else \
+                len(seen.shape) - sum(map(_axes_taken, items[place + 1:]))
+            seen = seen.unsqueeze(axis)
+            items[place] = [0] if item else []  # r[impl tensor.index.elements]
+        return seen, tuple(items)
 
     def _items(self, index: Any) -> tuple[list[Any], bool]:
         """One item for each axis, besides None; checked, and with ints counted from the front.
@@ -156,24 +175,30 @@ class Indexing(Reduce):
             return cast(self._bound(item) if item.shape != () else item, dtypes.int32)
         if isinstance(item, TensorBase):
             return _index_node(self._operand(item, "index"), size)
-        if isinstance(item, (list, np.ndarray)):
+        if isinstance(item, (list, range, np.ndarray)):
             return self._host_index(item, axis)
         raise AxisError("index", f"{item!r} is no index",
                         "use ints, slices, None, ... or integer tensors")
 
     def _host_index(self, item: Any, axis: int) -> UOp:
         """Indices whose values are known now, so that they can be checked now."""
+        array, size = self._in_range(item, axis), self.shape[axis]
+        wrapped = np.where(array < 0, array + size, array)
+        kind = np.int32 if size <= dtypes.int32.max else np.int64
+        return self.__class__(wrapped.astype(kind), self.device).uop
+
+    def _in_range(self, item: Any, axis: int) -> np.ndarray:
+        """Indices whose values are known now as an array, unless one is out of range."""
         array, size = np.asarray(item), self.shape[axis]
         array = array.astype(np.int64) if array.size == 0 else array
         if array.dtype.kind not in "iu":
             raise DTypeError("index", f"indices of dtype {array.dtype}", "use whole numbers")
         if array.size and not -size <= array.min() <= array.max() < size:
+            # r[impl tensor.arguments.refused+2]
             raise AxisError("index", f"indices from {array.min()} to {array.max()} are out of "
                             f"range for axis {axis} of shape {self.shape}",
                             f"use -{size} to {size - 1}")
-        wrapped = np.where(array < 0, array + size, array)
-        kind = np.int32 if size <= dtypes.int32.max else np.int64
-        return self.__class__(wrapped.astype(kind), self.device).uop
+        return array
 
     def _advanced(self, items: list[Any], apart: bool
                   ) -> tuple[Path, list[int], list[UOp], int]:
@@ -212,11 +237,16 @@ class Indexing(Reduce):
     def __setitem__(self, index: Any, value: Any) -> None:
         """Give the tensor a new value, in which the chosen region is replaced.
 
-        The value is converted to the tensor's dtype and spread to the region's shape.
+        A number in an index tensor that is out of range writes nothing: it is not looked at. The
+        value is converted to the tensor's dtype and spread to the region's shape.
 
         Raises:
             ShapeError: the value does not spread to the region (r[tensor.assign.shape]).
         """
+        if _has_truth(index):
+            seen, index = self._beside_truths(index)
+            seen[index] = value
+            return
         mask = _mask(index)
         if mask is not None and self._set_masked(mask, value):
             return
@@ -309,7 +339,7 @@ class Indexing(Reduce):
 
         Of several values for one place the last one stays; with reduce="add" or "multiply" all
         are combined with this tensor. A `src` that is a tensor may be larger than the index; what
-        lies beyond is not used.
+        lies beyond is not used. An index out of range writes nothing.
 
         Raises:
             ShapeError: `index` or `src` has another number of axes, or `src` is smaller than
@@ -351,8 +381,14 @@ class Indexing(Reduce):
         return self[(_WHOLE,) * axis + (index,)]
 
     def embedding(self, index: Any) -> Self:
-        """Rows of this matrix, one for each number of an index tensor; zeros out of range."""
+        """Rows of this matrix, one for each number of an index tensor; zeros out of range.
+
+        Raises:
+            AxisError: a number that is known, in an array, is out of range.
+        """
         node = self._operand(index)
+        if not isinstance(index, TensorBase) and node is not None:
+            self._in_range(index, 0)
         if node is None or node.dtype.kind not in "iu":
             raise DTypeError("embedding", "the index is no integer tensor", "use an integer dtype")
         return self._wrap(UOp(Ops.GATHER, self.dtype, (self.uop, node)))
@@ -370,7 +406,10 @@ class Indexing(Reduce):
         return self.expand(shape)[mask.expand(shape)]
 
     def one_hot(self, num_classes: int = -1) -> Self:
-        """A new last axis that is 1 at the place each element names and 0 elsewhere, int32."""
+        """A new last axis that is 1 at the place each element names and 0 elsewhere, int32.
+
+        A number that names no place is all 0: it is not looked at.
+        """
         if self.dtype.kind not in "iu":
             raise DTypeError("one_hot", f"classes of dtype {self.dtype.name}", "use integers")
         if num_classes == -1:  # so many as there are, which is computed
@@ -436,6 +475,24 @@ def _mask_rank(item: Any) -> int:
     return array.ndim if array.dtype.kind == "b" else 0
 
 
+def _is_truth(item: Any) -> bool:
+    """Whether it is a mask without axes."""
+    return item is True or item is False or isinstance(item, (np.bool_, TensorBase, np.ndarray)) \
+        and not item.shape and item.dtype.kind == "b"
+
+
+def _has_truth(index: Any) -> bool:
+    return any(map(_is_truth, index)) if index.__class__ is tuple else _is_truth(index)
+
+
+def _axes_taken(item: Any) -> int:
+    """How many axes an index stands for."""
+    if item is None or item is Ellipsis or _is_truth(item):
+        return 0
+    mask = isinstance(item, TensorBase) and item.dtype is dtypes.bool
+    return len(item.shape) if mask else _mask_rank(item) or 1
+
+
 def _is_special(item: Any) -> bool:
     """Whether NumPy counts it among the index arrays, next to which it says where axes go."""
     return item is not None and not isinstance(item, slice)
@@ -443,12 +500,8 @@ def _is_special(item: Any) -> bool:
 
 def _unmasked(item: Any) -> tuple[Any, ...]:
     """A mask, whose values are known, becomes indices."""
-    if isinstance(item, (bool, np.bool_)):
-        raise DTypeError("index", f"{item} is no index", "use None for a new axis")
     if isinstance(item, (list, np.ndarray)):
         array = np.asarray(item)
-        if array.dtype.kind == "b" and not array.ndim:
-            raise DTypeError("index", "a mask without axes", "use .where, or reshape both to (1,)")
         if array.dtype.kind == "b":
             return tuple(np.nonzero(array))
     return (item,)

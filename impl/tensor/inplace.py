@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable
 from typing import Any, Self
 
-from impl.dtypes import dtypes
-from impl.errors import ShapeError
+from impl.dtypes import SIGNIFICANDS, dtypes
+from impl.effects import living
+from impl.errors import ArgumentError, ShapeError
 from impl.host import np
 from impl.tensor.aliases import Aliases
+from impl.tensor.movement import flat_arguments
 
 _KINDS = "buif"
-#: How many binary digits a float holds exactly.
-_DIGITS = {dtypes.bfloat16: 8, dtypes.float16: 11, dtypes.float32: 24}
 
 
 def written(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,6 +48,57 @@ class InPlace(Aliases):
         fits = theirs <= mine or (mine, theirs) == (1, 2)  # wraps around, as in PyTorch
         # r[impl tensor.inplace.assigns]
         return self.assign(value.cast(self.dtype) if fits else value)
+
+    def _take_form(self, name: str, made: Self) -> Self:
+        """Be what `made` is, which has another shape and the same values.
+
+        Raises:
+            ArgumentError: others are views of this tensor, or it is one, or a variable.
+        """
+        tied = "it requires a gradient" if self._parameter else \
+            "it is a view of another tensor" if any(root() is not None
+                                                    for root, _ in self._ancestors) else \
+            "another tensor is a view of it" if any(
+                root() is self for other in living() if other is not made
+                and isinstance(other, InPlace) for root, _ in other._ancestors) else ""
+        if tied:  # r[impl tensor.inplace.form]
+            raise ArgumentError(name, f"{tied}, which would have another form than this one",
+                                f"write y = x.{name.removesuffix('_')}(...), or take a .clone()")
+        # r[impl tensor.inplace.form]
+        self.runtime.keep_forms(name, f"y = x.{name.removesuffix('_')}(...)")
+        self.uop = made.uop
+        return self
+
+    def unsqueeze_(self, dim: int) -> Self:
+        """unsqueeze, of this tensor itself"""
+        return self._take_form("unsqueeze_", self.unsqueeze(dim))
+
+    def squeeze_(self, dim: Any = None) -> Self:
+        """squeeze, of this tensor itself"""
+        return self._take_form("squeeze_", self.squeeze(dim))
+
+    def transpose_(self, dim0: int, dim1: int) -> Self:
+        """transpose, of this tensor itself"""
+        return self._take_form("transpose_", self.transpose(dim0, dim1))
+
+    swapaxes_ = swapdims_ = transpose_
+
+    def t_(self) -> Self:
+        """t, of this tensor itself"""
+        return self._take_form("t_", self.t())
+
+    def resize_(self, *size: Any) -> Self:
+        """So many of the elements in another shape, of this tensor itself; more of them are 0."""
+        return self._take_form("resize_", self._resized(flat_arguments(size)))
+
+    def _resized(self, shape: tuple[int, ...]) -> Self:
+        count, had, flat = math.prod(shape), self.numel(), self.reshape(-1)
+        flat = flat[:count] if count <= had else flat.pad((0, count - had))
+        return flat.reshape(shape)
+
+    def resize_as_(self, the_template: Any) -> Self:
+        """resize_ to the shape of another tensor"""
+        return self.resize_(*the_template.shape)
 
     def copy_(self, source: Any) -> Self:
         """Take over the values of another tensor, in this dtype."""
@@ -97,7 +148,7 @@ class InPlace(Aliases):
         """
         kind = self.dtype.kind
         if high is None and not low:
-            high = 2 ** _DIGITS.get(self.dtype, 32) if kind == "f" else int(self.dtype.max) + 1
+            high = 2 ** SIGNIFICANDS.get(self.dtype, 32) if kind == "f" else int(self.dtype.max) + 1
             high = min(high, 1 << 32)
         elif high is None:
             low, high = 0, low

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
-from impl.dtypes import DType, dtypes, promoted
+from impl.dtypes import DType, dtypes, finfo, promoted
 from impl.effects import Placeholder, is_lost
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import Custom, compute_gradients, nodes
@@ -22,6 +22,10 @@ from impl.ir import Ops, UOp
 from impl.loops import on_host
 from impl.tensor.losses import Losses
 from impl.tensor.namespaces import LINALG, Namespace
+
+#: What to do instead of a decomposition in a captured function, and why.
+_ON_HOST = ("call it before, and pass the result as an argument",
+            "NumPy computes it from the values, at once")
 
 
 class Slogdet(NamedTuple):
@@ -113,8 +117,7 @@ class Linalg(Losses):
     def _matrices(self, name: str, square: bool = True) -> np.ndarray:
         """The elements, computed, in float64."""
         self._check_matrices(name, square)
-        return self.known(name, "a method without decompositions, or call it before").astype(
-            np.float64)
+        return self.known(name, *_ON_HOST).astype(np.float64)
 
     def _computed(self, name: str, function: Callable[..., Sequence[np.ndarray]], *settings: Any,
                   beside: Sequence[Self] = (), square: bool = True,
@@ -127,8 +130,7 @@ class Linalg(Losses):
             self._check_matrices(name, square)
         given = [self, *beside]
         if not any(is_lost(each.uop) for each in given):
-            arrays = [each.known(name, "a method without decompositions, or call it before").astype(
-                np.float64) for each in given]
+            arrays = [each.known(name, *_ON_HOST).astype(np.float64) for each in given]
             return [self._host(each) for each in self._called(name, function, *arrays, *settings)]
         # The forms are those that it gives for the simplest matrices.
         simple = [np.ones(each.shape) if elements else
@@ -209,7 +211,7 @@ class Linalg(Losses):
             for one in (atol, rtol))
         if relative is None:
             usual = max(self.shape[-2:], default=0) * float(
-                np.finfo(self._result_float().numpy).eps)
+                finfo(self._result_float()).eps)
             relative = np.asarray(usual if absolute is None or not (absolute > 0).all() else 0.0)
         greatest = np.max(sizes, -1, keepdims=True, initial=0)
         return np.maximum(relative * greatest, 0.0 if absolute is None else absolute)

@@ -11,8 +11,16 @@ from typing import Any, Self
 from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.ir import UOp
-from impl.tensor.functional import Functional
+from impl.symbolic import identical
+from impl.tensor.functional import Functional, warn_of_shapes
 from impl.tensor.random import uniform_node
+
+
+def _refuse_shapes(name: str, x: Any, target: Any) -> None:
+    shape = getattr(target, "shape", x.shape)
+    if not identical(shape, x.shape):  # r[impl tensor.arguments.refused+2]
+        raise ShapeError(name, f"the input is {x.shape} and the target {shape}",
+                         "give both one shape, with reshape or squeeze")
 
 
 class Losses(Functional):
@@ -28,14 +36,24 @@ class Losses(Functional):
 
     def binary_cross_entropy(self, target: Self, weight: Self | None = None,
                              reduction: str = "mean") -> Self:
-        """binary_crossentropy, each element of which may have a weight."""
+        """binary_crossentropy, each element of which may have a weight.
+
+        Raises:
+            ShapeError: the target has another shape (r[tensor.arguments.refused]).
+        """
+        _refuse_shapes("binary_cross_entropy", self, target)
         loss = self.binary_crossentropy(target, "none")
         return (loss if weight is None else loss * weight)._reduced(reduction)
 
     def binary_cross_entropy_with_logits(self, target: Self, weight: Self | None = None,
                                          reduction: str = "mean",
                                          pos_weight: Self | None = None) -> Self:
-        """binary_cross_entropy of sigmoid(x); `pos_weight` is how much a target of 1 counts."""
+        """binary_cross_entropy of sigmoid(x); `pos_weight` is how much a target of 1 counts.
+
+        Raises:
+            ShapeError: the target has another shape (r[tensor.arguments.refused]).
+        """
+        _refuse_shapes("binary_cross_entropy_with_logits", self, target)
         loss = self.softplus() - self * target if pos_weight is None else \
             (1 - target) * self + (1 + (pos_weight - 1) * target) * (-self).softplus()
         return (loss if weight is None else loss * weight)._reduced(reduction)
@@ -71,9 +89,9 @@ class Losses(Functional):
 
     def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: float = 1.0) -> Self:
         """The square of small differences, divided by 2 beta, and a line beyond beta."""
-        if beta == 0:
-            return self.l1_loss(target, reduction)
-        return (self.huber_loss(target, "none", beta) / beta)._reduced(reduction)
+        warn_of_shapes("smooth_l1_loss", self, target)
+        difference = self - target
+        return (difference._bent(beta) / beta if beta else difference.abs())._reduced(reduction)
 
     def soft_margin_loss(self, target: Self, reduction: str = "mean") -> Self:
         """log(1 + exp(-target * x)), for targets of 1 and -1."""
@@ -121,8 +139,8 @@ class Losses(Functional):
     def multilabel_soft_margin_loss(self, target: Self, weight: Self | None = None,
                                     reduction: str = "mean") -> Self:
         """The mean over classes (the last axis) of binary_cross_entropy_with_logits."""
-        loss = self.binary_cross_entropy_with_logits(target, weight, "none")
-        return loss.mean(-1)._reduced(reduction)
+        loss = self.binary_crossentropy_logits(target, "none")
+        return (loss if weight is None else loss * weight).mean(-1)._reduced(reduction)
 
     # Of distances
 

@@ -191,8 +191,14 @@ class Movement(Special):
                              "name each axis once")
         return self._moved(Ops.PERMUTE, axes)
 
-    def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
-        """Two axes exchanged."""
+    def transpose(self, dim0: int | None = None, dim1: int | None = None) -> Self:
+        """Two axes exchanged: the first two unless both are named.
+
+        Raises:
+            AxisError: one axis is named, and the tensor has several (r[tensor.arguments.refused]).
+        """
+        if dim0 is None or dim1 is None:
+            dim0, dim1 = self._one_axis(dim0 if dim1 is None else dim1)
         if not self.shape and self._axes((dim0,), "transpose") == () == self._axes(
                 (dim1,), "transpose"):
             return self._another()
@@ -200,6 +206,15 @@ class Movement(Special):
         order = list(range(len(self.shape)))
         order[first], order[second] = order[second], order[first]
         return self._moved(Ops.PERMUTE, tuple(order))
+
+    def _one_axis(self, named: int | None) -> tuple[int, int]:
+        """The axes that `transpose()` exchanges, and `transpose(0)` of a line."""
+        if named is None:
+            return 1, 0
+        if len(self.shape) > 1:  # r[impl tensor.arguments.refused+2]
+            raise AxisError("transpose", f"one axis, {named}, of shape {self.shape}",
+                            "name the two to exchange, or use x.permute(...)")
+        return named, named
 
     @property
     def T(self) -> Self:  # noqa: N802
@@ -224,8 +239,8 @@ class Movement(Special):
         return self._moved(Ops.PERMUTE, tuple(order))
 
     def flip(self, *axes: Any) -> Self:
-        """The given axes reversed."""
-        given = flat_arguments(axes)
+        """The given axes reversed; all of them if none is given, as by `np.flip`."""
+        given = flat_arguments(axes) if axes and axes[0] is not None else None
         return self._moved(Ops.FLIP, self._axes(given, "flip"))
 
     def roll(self, shifts: Any, dims: Any = None) -> Self:
@@ -340,12 +355,9 @@ class Movement(Special):
         *around, height, width = matrix.shape
         down, right = max(-offset, 0), max(offset, 0)
         size = max(min(height - down, width - right), 0)
-        square = matrix.narrow(-2, min(down, height), size).narrow(-1, min(right, width), size).uop
-        pads = ((0, 0),) * len(around)
-        line = nodes.pad(nodes.reshape(square, (*around, size * size)), (*pads, (0, size)))
-        lines = nodes.reshape(line, (*around, size, size + 1))
-        first = nodes.shrink(lines, (*((0, n) for n in (*around, size)), (0, 1)))
-        return self._wrap(nodes.reshape(first, (*around, size)))
+        square = matrix.narrow(-2, min(down, height), size).narrow(-1, min(right, width), size)
+        line = square.reshape(*around, size * size)  # in which it is every size + 1st element
+        return line[..., ::size + 1]  # type: ignore[index]  # of Indexing
 
     # More
 
@@ -369,7 +381,7 @@ class Movement(Special):
                              "cut off less: the result must not have a negative size")
         grown = tuple((before if before >= 0 else 0, after if after >= 0 else 0)
                       for before, after in widths)
-        # r[impl effects.view-write.copies+2]
+        # r[impl effects.view-write.copies+3]
         return self._wrap(pad_with(nodes.shrink(self.uop, kept), grown, value))
 
     def _widths(self, padding: Sequence[Any]) -> tuple[tuple[int, int], ...]:

@@ -15,11 +15,19 @@ LINALG = {
         "cholesky", "cholesky_ex", "cond", "det", "eig", "eigh", "eigvals", "eigvalsh",
         "householder_product", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "solve_ex",
         "tensorinv", "tensorsolve",
-        "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot",
+        "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_sqrth",
+        "multi_dot",
         "outer", "qr", "slogdet", "solve", "solve_triangular", "svdvals", "tensordot", "trace",
         "vecdot", "vector_norm")},
-    **{name: f"linalg_{name}" for name in ("cross", "diagonal", "lu_solve", "norm", "vander")},
+    **{name: f"linalg_{name}" for name in ("cross", "diagonal", "lu_solve", "norm", "polar",
+                                          "vander")},
     "inv": "inverse", "pinv": "pinverse", "svd": "svd_full"}
+
+
+#: What has no counterpart of its name.
+_MEANT = {**dict.fromkeys(("ldl_factor", "ldl_factor_ex"), "Tensor.linalg.cholesky or .lu_factor"),
+          "ldl_solve": "Tensor.linalg.solve",
+          "LinAlgError": "ArgumentError, which is raised where there is no result"}
 
 
 class Namespace:
@@ -57,6 +65,10 @@ class Functions:
 
     def _missing(self, name: str) -> NoReturn:
         near = nearest(name, self._names)
+        if name in _MEANT:
+            # r[impl errors.name.missing]
+            raise NameMissingError(f"Tensor.{self._name}", f"there is no {name}",
+                                   f"use {_MEANT[name]}")
         # r[impl errors.name.missing]
         raise NameMissingError(f"Tensor.{self._name}", f"there is no {name}",
                                f"did you mean {near}?" if near else

@@ -37,6 +37,20 @@ _frozen: weakref.WeakSet[Buffer] = weakref.WeakSet()
 dependent_bits = [0]
 
 
+#: Tensors that were made to be saved, but not learned, wherever they stand.
+_buffers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def note_buffer(tensor: Any) -> None:
+    """Note that a tensor was made to be saved, but not learned."""
+    _buffers[id(tensor)] = tensor
+
+
+def is_buffer(tensor: Any) -> bool:
+    """Whether a tensor was made to be saved, but not learned."""
+    return _buffers.get(id(tensor)) is tensor
+
+
 def note_parameter(value: UOp) -> None:
     """Note where a tensor that requires a gradient lies."""
     leaf = memory_of(value)
@@ -90,10 +104,24 @@ def expressions_kept() -> Iterator[list[UOp]]:
 
 
 def realize_unasked(tensors: Sequence[Any]) -> None:
-    """Compute what nobody has asked for; gradients flow through it as if it had not been done."""
+    """Compute what nobody has asked for; gradients flow through it as if it had not been done.
+
+    Each tensor holds a leaf then, by which a captured function knows it: integers of 4 bits are
+    unpacked.
+    """
     if tensors:
         with expressions_kept():
-            tensors[0].realize(*tensors[1:])
+            for tensor in tensors:
+                tensor._remember()
+            tensors[0].runtime.realize(list(tensors))
+            tell(tensors)
+
+
+def tell(tensors: Sequence[Any]) -> None:
+    """Let what was computed tell from what: that is what gradients flow through."""
+    for tensor in tensors:
+        if tensor._history is not None:
+            tensor._tell()
 
 
 def note_dependent(leaf: UOp) -> None:

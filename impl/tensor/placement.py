@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from impl.dtypes import dtypes
+from impl.dtypes import as_dtype
 from impl.effects import new_buffer_node
 from impl.errors import ArgumentError, ShapeError
 from impl.host import np
@@ -174,8 +174,8 @@ class Shards(TensorBase):
 
         In one process these are all devices of the mesh; of a mesh of several processes, one.
         """
-        if self.dtype is dtypes.bfloat16:
-            return self.cast(dtypes.float32).addressable_shards
+        if not self.dtype.plain:
+            return self.cast(as_dtype(self.dtype.host)).addressable_shards
         found = self.sharding
         if found is None:
             return [Shard(self.device, (slice(None),) * len(self.shape), self.numpy())]

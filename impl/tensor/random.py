@@ -16,7 +16,7 @@ import time
 import weakref
 from typing import Any
 
-from impl.dtypes import DType, dtypes
+from impl.dtypes import SIGNIFICANDS, DType, dtypes
 from impl.effects import lock
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary
@@ -152,7 +152,7 @@ def _unit(x: UOp, y: UOp, dtype: DType) -> UOp:
         high = cast(binary(Ops.SHR, x, UOp.const(x.dtype, 5)), dtype)
         low = cast(binary(Ops.SHR, y, UOp.const(y.dtype, 6)), dtype)
         return scale(nodes.add(scale(high, 2.0 ** 26), low), 2.0 ** -53)
-    digits = {dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
+    digits = SIGNIFICANDS.get(dtype, 24)
     whole = cast(binary(Ops.SHR, x, UOp.const(x.dtype, 32 - digits)), dtypes.float32)
     return cast(scale(whole, 2.0 ** -digits), dtype)
 

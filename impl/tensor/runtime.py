@@ -13,7 +13,7 @@ from impl.places import Place
 
 
 class Runtime(Protocol):
-    """The functions of higher chapters that a tensor calls; `impl/__init__.py` sets it."""
+    """The functions of higher chapters that a tensor calls; `impl/assembly.py` sets it."""
 
     @property
     def default_device(self) -> Place:
@@ -55,8 +55,12 @@ class Runtime(Protocol):
     def peek(self, tensor: Any) -> np.ndarray | None:
         """The result of `read` for a value in memory; None if it has to be computed."""
 
-    def look(self, tensor: Any, operation: str, remedy: str) -> None:
-        """Say under DEBUG that an operation computes values; refuse it while one captures."""
+    def look(self, tensor: Any, operation: str, remedy: str, why: str) -> None:
+        """Say under DEBUG that an operation computes values, and why; refuse it while one captures.
+        """
+
+    def keep_forms(self, operation: str, remedy: str) -> None:
+        """Refuse what gives a tensor another shape, in a function that is captured."""
 
     def differentiate(self, root: UOp, targets: list[UOp]) -> None:
         """Tell a capture under way that gradients are taken: of what, with respect to what."""
@@ -68,7 +72,8 @@ class Runtime(Protocol):
                  rounds: bool = False) -> dict[str, Any]:
         """The schedule as a document."""
 
-    def report(self, tensors: list[Any], path: str | os.PathLike[str]) -> Path:
+    def report(self, tensors: list[Any], path: str | os.PathLike[str],
+               machine: bool = False) -> Path:
         """Write a page that shows the schedule."""
 
     def explain(self, tensors: list[Any]) -> str:
@@ -84,3 +89,6 @@ class Runtime(Protocol):
     def complex_of(self, tensors: type, data: Any, device: Any = None, dtype: Any = None,
                    requires_grad: bool = False) -> Any:
         """Data as complex numbers, whose parts are of a class."""
+
+    def fourier(self, name: str, *given: Any, **named: Any) -> Any:
+        """What a function of `impl.fft` gives."""

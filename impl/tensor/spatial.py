@@ -493,6 +493,8 @@ class Spatial(Matrices):
     def local_response_norm(self, size: int, alpha: float = 1e-4, beta: float = 0.75,
                             k: float = 1.0) -> Self:
         """Divided by a power of the mean square of `size` neighbouring channels (axis 1)."""
+        if 0 in self.shape:
+            return self
         square = self.square().unsqueeze(1)
         pads: list[Any] = [None] * len(square.shape)
         pads[2] = (size // 2, (size - 1) // 2)

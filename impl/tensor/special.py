@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from impl.dtypes import dtypes
+from impl.dtypes import dtypes, finfo
 from impl.errors import DTypeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary, where
@@ -25,7 +25,7 @@ from impl.tensor.elementwise import (
     remainder,
 )
 
-SIGNED = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
+SIGNED = {1: dtypes.int8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
 
 
 def sign_bit(x: UOp) -> UOp:
@@ -336,7 +336,8 @@ class Special(Elementwise):
     def logit(self, eps: float | None = None) -> Self:
         """log(x / (1 - x)), the inverse of sigmoid; x is moved into [eps, 1 - eps] if it is given.
         """
-        x = self if eps is None else self.clip(eps, 1 - eps)
+        x = self if eps is None else \
+            (self < eps).where(eps, (self > 1 - eps).where(1 - eps, self))  # eps may be over 1/2
         return x._widened("logit", lambda p: nodes.sub(unary(Ops.LOG, p),
                                                        log_one_more(nodes.neg(p))))
 
@@ -434,8 +435,7 @@ class Special(Elementwise):
         """Numbers in place of NaN and of infinities: the greatest and the least by default."""
         if self.dtype.kind != "f":
             return self._another()
-        most = {dtypes.float16: 65504.0, dtypes.bfloat16: 3.3895313892515355e38,
-                dtypes.float32: 3.4028234663852886e38}.get(self.dtype, 1.7976931348623157e308)
+        most = finfo(self.dtype).max
         x = self.isnan().where(nan, self)
         x = self.eq(math.inf).where(most if posinf is None else posinf, x)
         return self.eq(-math.inf).where(-most if neginf is None else neginf, x)
@@ -692,7 +692,7 @@ class Special(Elementwise):
     def frexp(self) -> tuple[Self, Self]:
         """Numbers from 1/2 to 1, and the powers of two with which they give the elements."""
         x = self._float("frexp")
-        wide = cast(x, dtypes.float32) if x.dtype.itemsize == 2 else x
+        wide = cast(x, dtypes.float32) if x.dtype.itemsize <= 2 else x
         whole, places, bias = (dtypes.int64, 52, 1022) if wide.dtype.itemsize == 8 \
             else (dtypes.int32, 23, 126)
         tiny = compare(Ops.CMPLT, absolute(wide), number(wide, 2.0 ** (1 - bias)))

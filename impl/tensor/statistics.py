@@ -6,10 +6,11 @@ Chapter: spec/tensor.md.
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any, NamedTuple, Self
 
 from impl.dtypes import dtypes
-from impl.errors import DTypeError, ShapeError
+from impl.errors import DTypeError, ShapeError, ValueOutsideError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, where
 from impl.host import np
@@ -26,6 +27,15 @@ class Counted(NamedTuple):
 
     hist: Any
     bin_edges: Any
+
+
+def _parts(q: Any, name: str) -> Any:
+    """Parts of a whole that are known, each from 0 to 1."""
+    numbers = (q,) if isinstance(q, Real) else q if isinstance(q, (list, tuple)) else np.ravel(q)
+    outside = [one for one in numbers if isinstance(one, Real) and not 0 <= float(one) <= 1]
+    if outside:  # r[impl tensor.arguments.refused+2]
+        raise ValueOutsideError(name, f"q is {outside[0]}", "give parts from 0 to 1")
+    return q
 
 
 class Statistics(Spatial):
@@ -79,6 +89,10 @@ class Statistics(Spatial):
 
         Several parts are a new first axis. Between two elements: linear, lower, higher, nearest,
         midpoint.
+
+        Raises:
+            ValueOutsideError: a part that is known is not from 0 to 1
+                (r[tensor.arguments.refused]).
         """
         return self._quantile(q, either(axis, dim), keepdim, interpolation, False)
 
@@ -89,9 +103,10 @@ class Statistics(Spatial):
 
     def _quantile(self, q: Any, axis: int | None, keepdim: bool, between: str,
                   skip: bool) -> Self:
+        name = "nanquantile" if skip else "quantile"
         kinds = ("linear", "lower", "higher", "nearest", "midpoint")
         if between not in kinds:
-            raise ShapeError("quantile", f"interpolation {between!r} is unknown",
+            raise ShapeError(name, f"interpolation {between!r} is unknown",
                              f"use one of {', '.join(kinds)}")
         if axis is None:
             found = self.flatten()._quantile(q, 0, False, between, skip)
@@ -99,8 +114,8 @@ class Statistics(Spatial):
         if not self.shape and self._axes(axis, "quantile") == ():
             return self.reshape(1)._quantile(q, 0, False, between, skip)
         x = self.cast(self._result_float())
-        axis = x._axis(axis, "quantile")
-        parts = q if isinstance(q, Spatial) else self.__class__(q, self.device)
+        axis = x._axis(axis, name)
+        parts = q if isinstance(q, Spatial) else self.__class__(_parts(q, name), self.device)
         rows = x.movedim(axis, -1).sort(-1)[0].unsqueeze(0)
         numbers = rows.isnan().logical_not().sum(-1, keepdim=True)
         wide = parts.reshape((-1,) + (1,) * (len(rows.shape) - 1)).cast(x.dtype)
@@ -408,8 +423,8 @@ class Statistics(Spatial):
 
     def put(self, index: Self, source: Any, accumulate: bool = False) -> Self:
         """A copy in which elements of the flattened tensor are replaced, or added to."""
-        places, flat = index.flatten(), self.flatten()
-        places = (places < 0).where(places + flat.shape[0], places)
+        flat = self.flatten()
+        places = flat._line_of_places(index)
         values = self._tensor(source).flatten().cast(self.dtype)
         found = flat.index_add(0, places, values) if accumulate \
             else flat.index_copy(0, places, values)
@@ -424,7 +439,7 @@ class Statistics(Spatial):
                                                 include_self).reshape(())
         shape = [1] * len(self.shape)
         shape[axis] = -1
-        places = self._tensor(index).flatten().reshape(shape).expand(source.shape)
+        places = self._line_of_places(index, axis).reshape(shape).expand(source.shape)
         return self.scatter_reduce(axis, places, source, reduce, include_self)
 
     def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
@@ -449,7 +464,15 @@ class Statistics(Spatial):
         """The tensor with an axis in front, and an index of it as a vector."""
         axis = self._axis_or_none(dim, name)
         moved = self.movedim(axis, 0) if self.shape else self.reshape(1)
-        return moved, self._tensor(index).flatten()
+        return moved, moved._line_of_places(index)
+
+    def _line_of_places(self, index: Any, axis: int = 0) -> Self:
+        """Places along an axis, in a line; numbers that are known now are in range."""
+        if not isinstance(index, Statistics):
+            index = self._in_range(index, axis)
+        elif index.uop.op is Ops.CONST:
+            self._in_range(index.uop.arg, axis)
+        return self._tensor(index).flatten()
 
     def index_add(self, dim: int, index: Any, source: Any, alpha: float = 1) -> Self:
         """Slices of `source` added to those that a vector of places names."""
@@ -487,8 +510,10 @@ class Statistics(Spatial):
             result = self._another()
             result[index] = values
             return result
-        nothing = self._wrap(nodes.iota(self.numel())).reshape(self.shape)
-        places = nothing[index]
+        count = self.numel()
+        number = self._wrap(nodes.iota(count)).reshape(self.shape) + 1
+        places = number[index]
+        places = places.eq(0).where(count, places - 1)  # what is out of range is still so
         theirs = self._wrap(nodes.broadcast(self._tensor(values).uop, places.shape))
         flat = self.flatten().index_add(0, places.flatten(), theirs.flatten())
         return flat.reshape(self.shape)

@@ -1,4 +1,6 @@
-"""Functions of functions: derivatives, examples, loops. Chapter: spec/transforms.md.
+"""Functions of functions: derivatives, examples, loops.
+
+Chapter: spec/transforms.md.
 
     reverse      grad, value_and_grad, vjp, stop_gradient
     forward      jvp, linearize, jacrev, jacfwd, hessian, hvp

@@ -22,13 +22,13 @@ from impl.gradient.loops import params_of, stored
 from impl.gradient.nodes import shape_of, where
 from impl.gradient.substitution import overwritten, substituted
 from impl.host import np
-from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, give_origin
+from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, bound_parts, give_origin
 from impl.loops import LoopInfo, body, on_host, outputs, param
 from impl.symbolic import greatest
 from impl.tensor import Tensor
 from impl.tensor.random import generator
-from impl.transforms.tracing import placeholder, traced
-from impl.transforms.trees import Tree, of_function, spread_prefix
+from impl.transforms.tracing import call_on_placeholders, placeholder
+from impl.transforms.trees import Tree, of_function, refuse_no_function, spread_prefix
 
 
 class Batch:
@@ -136,7 +136,7 @@ class Batch:
         start, count = self.draws
         if not count or node.op is not Ops.CAST or node.src[0].op is not Ops.BIND:
             return False
-        variable, value = node.src[0].unbind()
+        variable, value = bound_parts(node.src[0])
         return str(variable.arg[0]).startswith("random#") and start <= value < start + count
 
     def _drawn(self, node: UOp) -> UOp:
@@ -413,6 +413,8 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
         raise ArgumentError("vmap", f"randomness is {randomness!r}",
                             'use "different", "same" or "error"')
 
+    refuse_no_function("vmap", function)
+
     @functools.wraps(function)
     def mapped_function(*args: Any, **kwargs: Any) -> Any:
         tree, named = Tree(list(args), arrays=True), Tree(kwargs, arrays=True)
@@ -433,8 +435,9 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
             stand_ins.append(stand_in)
         start = generator.counter
         cut = len(tree.leaves)
-        with traced():
-            returned = function(*tree.filled(stand_ins[:cut]), **named.filled(stand_ins[cut:]))
+        returned = call_on_placeholders("vmap", known.keys(), function,
+                                        *tree.filled(stand_ins[:cut]),
+                                        **named.filled(stand_ins[cut:]))
         drawn = generator.counter - start
         if drawn and randomness == "error":
             raise ArgumentError("vmap", f"{of_function(function)} draws random numbers",

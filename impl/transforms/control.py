@@ -11,13 +11,13 @@ from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import below, nodes, sources_of
 from impl.gradient.loops import Steps, mark, renamed_loop
 from impl.gradient.substitution import substituted
-from impl.ir import Ops, UOp, toposort
+from impl.ir import Ops, UOp, bound_parts, toposort
 from impl.loops import outputs
 from impl.symbolic import is_symbolic
 from impl.tensor import Tensor
 from impl.tensor.parameters import recorded
 from impl.tensor.random import generator
-from impl.transforms.tracing import is_variable, placeholder, traced
+from impl.transforms.tracing import call_on_placeholders, is_variable, placeholder
 from impl.transforms.trees import Tree
 
 
@@ -44,8 +44,7 @@ class _Trace:
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function on placeholders."""
-        with traced():
-            return function(*args)
+        return call_on_placeholders(self.operation, self.places.keys(), function, *args)
 
     def graph(self, roots: Sequence[UOp], iteration: UOp | None = None) -> list[UOp]:
         """The roots on marks alone; what they read from outside is noted.
@@ -81,7 +80,7 @@ class _Trace:
     def _is_drawn(self, node: UOp) -> bool:
         if node.op is not Ops.CAST or node.src[0].op is not Ops.BIND:
             return False
-        variable, value = node.src[0].unbind()
+        variable, value = bound_parts(node.src[0])
         return str(variable.arg[0]).startswith("random#") and 0 <= value - self.start < self.drawn
 
 

@@ -14,6 +14,7 @@ from impl.ir import UOp
 from impl.tensor import Tensor
 from impl.transforms.batching import vmap
 from impl.transforms.reverse import Argnums, Call, grad
+from impl.transforms.trees import refuse_no_function
 
 
 def _pushed(call: Call, tangents: Sequence[UOp]) -> list[Tensor]:
@@ -79,6 +80,8 @@ def jacrev(function: Callable[..., Any], argnums: Argnums = 0,
     Of a result of shape r and an argument of shape a they have the shape (*r, *a). The results'
     containers are outside, those of the arguments inside. Cheap where the results are few.
     """
+    refuse_no_function("jacrev", function)
+
     @functools.wraps(function)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         call = Call("jacrev", function, args, kwargs, argnums, has_aux)
@@ -105,6 +108,8 @@ def jacfwd(function: Callable[..., Any], argnums: Argnums = 0,
 
     The same as `jacrev`, by other means: cheap where the arguments are few.
     """
+    refuse_no_function("jacfwd", function)
+
     @functools.wraps(function)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         call = Call("jacfwd", function, args, kwargs, argnums, has_aux)

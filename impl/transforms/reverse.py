@@ -5,13 +5,16 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from impl.errors import ArgumentError, DTypeError, ShapeError
-from impl.gradient import compute_gradients, expression_of, nodes
+from impl.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from impl.gradient import compute_gradients, expression_of, nodes, reached
 from impl.gradient.substitution import substituted
+from impl.host import np
 from impl.ir import UOp
+from impl.replay.results import mapped
 from impl.tensor import Tensor
+from impl.tensor.autograd import GradientMode
 from impl.transforms.tracing import looked_at, variable
-from impl.transforms.trees import Tree, of_function
+from impl.transforms.trees import Tree, of_function, refuse_no_function
 
 Argnums = int | Sequence[int]
 
@@ -39,7 +42,8 @@ class Call:
         self.variables = [tensor.uop for tensor in inner]
         for number, value in zip(self.chosen, self.tree.filled(inner), strict=True):
             args[number] = value
-        with looked_at() as self.kept:
+        # r[impl transforms.derivative.mode]: a block with `no_grad` is the function's own
+        with looked_at() as self.kept, GradientMode.on():
             returned = function(*args, **kwargs)
         self.aux: Any = None
         if has_aux:
@@ -49,7 +53,26 @@ class Call:
                                     "return (result, something else)")
             returned, self.aux = returned
         self.results = Tree(returned, numbers=True)
+        self._refuse_read(returned)
         self.back = {node: g.uop for node, g in zip(self.variables, self.given, strict=True)}
+
+    def _refuse_read(self, returned: Any) -> None:
+        """A number in the place of a result has no derivative if it was made of values that the
+        function has read.
+
+        Raises:
+            TraceError: there is one.
+        """
+        # r[impl transforms.values.returned]
+        found: list[Any] = []
+        mapped(returned, lambda part: found.append(part) if isinstance(
+            part, (float, np.floating)) or isinstance(part, np.ndarray) and part.dtype.kind == "f"
+            else None)
+        ends = {*self.variables}
+        if found and any(reached(node, ends) for node in self.kept):
+            raise TraceError(self.operation, f"the function returned a {type(found[0]).__name__}, "
+                             "after it had read values: no derivative goes through those",
+                             "return a tensor: leave out .item(), .numpy() and NumPy's functions")
 
     def out(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The tensors as expressions of the arguments, and of no variable."""
@@ -124,6 +147,8 @@ def value_and_grad(function: Callable[..., Any], argnums: Argnums = 0,
     Raises:
         ShapeError, DTypeError, ArgumentError: when it is called, and cannot be differentiated.
     """
+    refuse_no_function("value_and_grad", function)
+
     @functools.wraps(function)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         call = Call("grad", function, args, kwargs, argnums, has_aux)
@@ -142,6 +167,7 @@ def grad(function: Callable[..., Any], argnums: Argnums = 0,
 
     As `value_and_grad`, without the value; with `has_aux` it returns (gradient, aux).
     """
+    refuse_no_function("grad", function)
     both = value_and_grad(function, argnums, has_aux)
 
     @functools.wraps(function)

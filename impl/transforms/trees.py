@@ -6,8 +6,8 @@ from dataclasses import fields
 from typing import Any
 
 from impl.errors import ArgumentError, ShapeError
+from impl.following.records import is_record
 from impl.host import np
-from impl.replay.arguments import is_record
 from impl.replay.results import mapped
 from impl.tensor import Tensor
 
@@ -15,6 +15,13 @@ from impl.tensor import Tensor
 def _is_number(part: Any) -> bool:
     """Whether a transform takes it for a tensor."""
     return isinstance(part, (bool, int, float, np.generic, np.ndarray))
+
+
+def refuse_no_function(operation: str, given: Any) -> None:
+    """Raise ArgumentError for what cannot be called: a value in the place of its function."""
+    if not callable(given):  # r[impl transforms.arguments.refused+2]
+        raise ArgumentError(operation, f"{given!r:.60} is no function", f"give the function, and "
+                            f"call what comes back: {operation}(f)(x)")
 
 
 class Tree:

@@ -481,6 +481,24 @@ def test_programs_of_a_family_have_one_plan_and_their_own_values(name: str) -> N
 
 
 @verifies("caching.family.shared+2")
+def test_what_was_looked_at_on_the_way_is_a_leaf_of_the_family() -> None:
+    """A reshape that is in memory, in a gradient that differs in a number."""
+    with Context(DEVICE="REFERENCE"):
+        schedule_cache.clear()
+        weight = Tensor(np.ones((4, 4), np.float32), requires_grad=True)
+        found = []
+        for number in (1.5, 2.5, 3.5, 4.5):
+            x = Tensor(np.arange(16, dtype=np.float32).reshape(4, 4) / 16).clone().requires_grad_()
+            slope = (x @ weight).tanh().sum().gradient(x)[0]
+            lengths = slope.square().sum(1).sqrt()
+            lengths.mean().item()
+            found.append((lengths - number).square().mean().gradient(weight)[0].numpy())
+        # What the number adds is the same for each step of it.
+        steps = np.diff(found, axis=0)
+        assert np.abs(steps[0]).max() > 0.1 and np.allclose(steps, steps[0], atol=1e-5)
+
+
+@verifies("caching.family.shared+2")
 def test_a_family_whose_plan_has_more_kernels_is_left() -> None:
     """A number tells that what is read and written is apart; a variable does not."""
     with Context(DEVICE="REFERENCE"):

@@ -73,6 +73,16 @@ def test_a_device_that_is_not_here_is_refused_at_once(monkeypatch: pytest.Monkey
         Tensor([1])
 
 
+@verifies("device.default.host")
+def test_without_a_compiler_the_processor_interprets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Device.kinds, "CPU", (Device.kinds["CPU"][0], lambda: "no compiler"))
+    monkeypatch.setattr(Device, "opened", {})
+    x = Tensor([1.0, 2.0], device="cpu")
+    assert x.device == Tensor([1.0]).device == "REFERENCE"
+    assert (x.to("cpu") + Tensor([1.0, 1.0]).cpu()).tolist() == [2, 3]
+    assert x.to("CPU:1").device == "REFERENCE:1"
+
+
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, **environment}
     code = f"from conformance.saboteurs.impl_patches import inherit; inherit(); {code}"

@@ -72,7 +72,7 @@ def problem() -> str:
     return emulation.unavailable()
 
 
-# Device.register(Written, problem), in a package that impl/__init__.py imports
+# Device.register(Written, problem), in a package that impl/assembly.py imports
 
 pytestmark = pytest.mark.skipif(bool(problem()), reason=problem())
 

@@ -91,12 +91,16 @@ class Browser:
 
     def open(self, address: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Open an address at a size, and wait until all of it is there."""
+        self.resize(width, height, dark)
+        self.call("Page.navigate", url=address)
+        self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def resize(self, width: int, height: int = 900, dark: bool = False) -> None:
+        """Give the page another size, and say which colours its reader wants."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=1, mobile=width < 500)
         self.call("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
-        self.call("Page.navigate", url=address)
-        self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def value(self, script: str) -> Any:
         """The value of an expression of JavaScript, awaited."""
@@ -115,7 +119,8 @@ class Browser:
             time.sleep(0.02)
 
     def place(self, selector: str, index: int = 0) -> tuple[float, float]:
-        """The centre of an element, which is brought into view."""
+        """The centre of an element, which is brought into view when the page has been drawn."""
+        self.frames()
         x, y = self.value(
             f"(() => {{ const one = document.querySelectorAll({json.dumps(selector)})[{index}]; "
             "one.scrollIntoView({block: 'center', behavior: 'instant'}); "
@@ -129,7 +134,10 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type=f"mouse{kind}", x=x, y=y, **held, **more)
 
     def drag(self, points: Sequence[tuple[float, float]], steps: int = 6) -> None:
-        """Press at the first point, go to the others, and let go."""
+        """Press at the first point, go to the others, and let go: what was there is drawn, and so
+        is what there is then.
+        """
+        self.frames()
         self.mouse("Pressed", *points[0])
         for (from_x, from_y), (to_x, to_y) in zip(points, points[1:], strict=False):
             for step in range(1, steps + 1):
@@ -137,6 +145,11 @@ class Browser:
                 self.mouse("Moved", from_x + part * (to_x - from_x),
                            from_y + part * (to_y - from_y))
         self.mouse("Released", *points[-1])
+        self.frames()
+
+    def frames(self) -> None:
+        """Wait until the page was drawn again, twice."""
+        self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def click(self, selector: str, index: int = 0) -> None:
         """Press and let go in the middle of an element."""

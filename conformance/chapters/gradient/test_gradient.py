@@ -670,3 +670,134 @@ def test_a_value_with_a_gradient_of_its_own_is_detached_and_keeps_it_when_realiz
     doubled = func.custom_gradient(lambda given: (given * 2, lambda change: change * 5))
     assert (x.sum() * doubled(x).detach().sum()).gradient(x)[0].tolist() == [6, 6]
     assert doubled(x).realize().sum().gradient(x)[0].tolist() == [5, 5]
+
+
+@verifies("gradient.hook.instead")
+def test_what_a_hook_returns_is_the_gradient() -> None:
+    seen: list[list[float]] = []
+
+    def look(gradient: Tensor) -> None:
+        seen.append(gradient.tolist())
+
+    w = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    w.register_hook(look)
+    doubling = w.register_hook(lambda gradient: gradient * 2)
+    inner = w * w
+    inner.register_hook(look)
+    more = inner.register_hook(lambda gradient: gradient + 1)
+    for _ in range(2):  # whose nodes are the same: a hook belongs to one tensor
+        value = w * w
+        (value * 3).sum().backward()
+    assert seen == [[6, 12, 18]] * 2
+    assert w.grad is not None and w.grad.tolist() == [24, 48, 72]
+    loss = (inner * 3 + inner * 4).sum()
+    assert loss.gradient(w)[0].tolist() == [32, 64, 96]
+    assert seen[2:] == [[7, 7, 7], [16, 32, 48]]
+    more.remove()
+    more.remove()
+    with doubling:
+        assert loss.gradient(w)[0].tolist() == [28, 56, 84]
+    w += 1  # another value of the same variable
+    assert w.sum().gradient(w)[0].tolist() == [1, 1, 1] and seen[-1] == [1, 1, 1]
+    assert w.grad_fn is None and inner.grad_fn is inner.uop
+
+
+@verifies("gradient.hook.instead")
+def test_hooks_are_called_through_what_was_computed() -> None:
+    seen: list[list[float]] = []
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    for realized_first in (True, False):
+        inner = w * w
+        if realized_first:
+            inner.realize()
+        inner.register_hook(lambda gradient: gradient * 2)
+        inner.register_hook(lambda gradient: seen.append(gradient.tolist()))
+        inner.realize()
+        outer = (inner * 3).realize()
+        del inner
+        assert outer.sum().gradient(w)[0].tolist() == [12, 24]
+    assert seen == [[6, 6]] * 2
+    before = w * 5
+    used = before.sum()
+    before.register_hook(lambda gradient: gradient * 100)  # too late for `used`
+    assert used.gradient(w)[0].tolist() == [5, 5]
+    assert (used + before.sum()).gradient(before)[0].tolist() == [101, 101]
+    with pytest.raises(ShapeError, match="the hook returned"):
+        held = w * 7
+        held.register_hook(lambda gradient: gradient.sum())
+        held.sum().gradient(w)
+    with pytest.raises(DTypeError, match="int32 has no gradient"):
+        Tensor([1]).register_hook(print)
+
+
+@verifies("gradient.hook.accumulated")
+def test_a_hook_sees_the_tensor_when_its_grad_is_whole() -> None:
+    w, idle = (Tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    seen: list[list[float]] = []
+
+    def step(parameter: Tensor) -> None:
+        assert parameter is w and parameter.grad is not None
+        seen.append(parameter.grad.tolist())
+
+    handle = w.register_post_accumulate_grad_hook(step)
+    idle.register_post_accumulate_grad_hook(step)
+    for _ in range(2):
+        (w * 2 + w * 3).sum().backward()
+    assert seen == [[5, 5], [10, 10]]
+    w.sum().gradient(w)
+    handle.remove()
+    w.sum().backward()
+    assert len(seen) == 2
+    with pytest.raises(DTypeError, match="gets no grad"):
+        (w * 2).register_post_accumulate_grad_hook(step)
+
+
+@verifies("gradient.target.constant")
+def test_a_number_is_no_variable_unless_it_is_said() -> None:
+    w = Tensor([1.0, 2.0, 3.0])
+    for number in (Tensor.ones(3), Tensor(2.0), Tensor.zeros(1, 1).expand(1, 3)):
+        with pytest.raises(GraphError, match="one number that is known") as caught:
+            (number * w).sum().gradient(number)
+        assert "requires_grad" in caught.value.remedy
+    for variable in (Tensor.ones(3, requires_grad=True), Tensor.ones(3).contiguous()):
+        assert (variable * w).sum().gradient(variable)[0].tolist() == [1, 2, 3]
+
+
+@verifies("gradient.hook.accumulated")
+def test_one_hook_behind_two_handles() -> None:
+    w, seen = Tensor([1.0, 2.0]).requires_grad_(), list[Tensor]()
+
+    def look(tensor: Tensor) -> None:
+        seen.append(tensor)
+    first, second = (w.register_post_accumulate_grad_hook(look) for _ in range(2))
+    (w * 1).sum().backward()
+    assert len(seen) == 2
+    first.remove()
+    first.remove()
+    (w * 1).sum().backward()
+    assert len(seen) == 3
+    second.remove()
+    (w * 1).sum().backward()
+    assert len(seen) == 3
+
+
+@verifies("gradient.parameter.end+2")
+@pytest.mark.parametrize("assigned", [
+    lambda w, new: w.assign(new), lambda w, new: w[:].assign(new),
+    lambda w, new: w.__setitem__(slice(None), new), lambda w, new: w.add_(new - w),
+    lambda w, new: w.replace(new), lambda w, new: w.reshape(1, 1)[0].assign(new)])
+def test_gradients_end_at_a_parameter_that_waits(assigned: Callable[[Tensor, Tensor], Any]) -> None:
+    """One parameter is assigned what depends on itself and on the other one."""
+    def slopes(realized: bool) -> list[list[float]]:
+        one, two = (Tensor([value], requires_grad=True).realize() for value in (1.0, 0.5))
+        found = []
+        for _ in range(3):
+            loss = (one * two).square().sum()
+            of_one, of_two = loss.gradient(one, two)
+            assigned(one, one - of_one * 0.0625)
+            found.append((one * of_two).sum().gradient(one)[0] + of_two)
+            if realized:
+                Tensor.realize(one, *found)
+        assert one.requires_grad
+        return [each.tolist() for each in found]
+    assert slopes(False) == slopes(True)

@@ -5,8 +5,9 @@ import contextlib
 import io
 import re
 from collections.abc import Callable
+from html import unescape
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from conformance.chapters.export.browser import CHROMIUM, in_chromium
 from conformance.oracle.checker import check
-from conformance.trace import verifies
+from conformance.trace import read_rules, verifies
 from impl import Context, GlobalCounters, Tensor, inspect, run_schedule
 from impl.errors import GraphError
 from impl.inspect import text
@@ -452,6 +453,41 @@ def test_boxes_do_not_overlap() -> None:
         assert all(b - a >= 120 - 1e-6 for a, b in pairwise(sorted(row)))
 
 
+def crossing(kernels: int) -> Document:
+    """Each kernel reads what the two before it wrote, and writes over it: three reasons each."""
+    document = chain(kernels)
+    document["dependencies"] = [
+        {"before": before, "after": after, "kind": kind, "buffer": before, "version": 1}
+        for after in range(kernels) for before in range(max(after - 2, 0), after)
+        for kind in ("RAW", "WAR", "WAW")]
+    return document
+
+
+@verifies("inspect.report.whole")
+@pytest.mark.parametrize("document", [crossing(6), with_two_reasons(), training_step()])
+def test_words_of_lines_do_not_cover_each_other(document: Document) -> None:
+    words = [(float(x), float(y), len(text)) for x, y, text in re.findall(
+        r'<text x="([\d.]+)" y="([\d.]+)" class="edge-label [^>]*>([^<]*)<',
+        schedule_graph(document))]
+    assert len(words) > 6
+    assert not [pair for pair in combinations(words, 2) if abs(pair[0][1] - pair[1][1]) < 12
+                and abs(pair[0][0] - pair[1][0]) < 6 * (pair[0][2] + pair[1][2]) / 2]
+
+
+@verifies("inspect.report.whole")
+def test_the_memory_chart_has_room_for_its_words() -> None:
+    """Also of a plan with two kernels, on a device with a long name."""
+    document = training_step()
+    document["order"] = document["order"][:2]
+    document["memory"]["placements"] = [
+        {**place, "first": 0, "last": 1} for place in document["memory"]["placements"][:1]]
+    document["memory"]["arenas"][0]["device"] = "REFERENCE:11"
+    text = memory_chart(document)
+    wide = float(re.search(r'<svg[^>]* width="([\d.]+)"', text)[1])  # type: ignore[index]
+    titles = re.findall(r'<text x="([\d.]+)"[^>]*>(arena [^<]*)<', text)
+    assert titles and all(float(x) + 7 * len(words) < wide for x, words in titles)
+
+
 @verifies("inspect.report.whole")
 def test_memory_chart() -> None:
     document = training_step()
@@ -530,3 +566,19 @@ def test_bytes(count: int, text: str) -> None:
 def test_times() -> None:
     assert [inspect.time_text(t) for t in (None, 2.5, 1.5e-3, 2e-6, 3e-9)] == [
         "-", "2.5 s", "1.5 ms", "2 us", "3 ns"]
+
+
+@verifies("inspect.report.rules")
+def test_a_rule_that_is_named_leads_to_its_text(tmp_path: Path) -> None:
+    stated = {rule.id: rule.text.replace("*", "") for rule in read_rules().rules}
+    for number, document in enumerate((training_step(), chain(MOST_DRAWN + 1))):
+        page = inspect.html_report(document, tmp_path / f"{number}.html").read_text("utf-8")
+        page = page.partition("</style>")[2].partition("<script")[0]
+        body, _, texts = page.partition('<section id="rules"')
+        named = re.findall(r'<a href="#rule-([^"]+)"><code>r\[([^]]+)\]</code></a>', body)
+        assert len(named) >= 5 and all(led == name for led, name in named)
+        assert "r[" not in re.sub(r"<a [^>]*><code>r\[[^]]+\]</code></a>", "", body)
+        told = dict(re.findall(r'<p id="rule-([^"]+)"><code>[^<]*</code><br>(.*?)</p>', texts))
+        assert {name for name, _ in named} <= told.keys()
+        for name, words in told.items():
+            assert unescape(re.sub("</?em>", "", words)) == stated[name]

@@ -128,7 +128,9 @@ def test_ten_thousand_kernels_are_looked_at(tmp_path: Path) -> None:
         browser.place("#track")
         top = browser.value("document.getElementById('track').getBoundingClientRect().top")
         for _ in range(2):
+            before = browser.value(told)
             browser.drag([(60, top + 120), (60, top + 120)])
+            browser.until(f"{told} !== {before!r}")
             one = browser.value(told)
             browser.drag([(300, top + 120), (120, top + 120)])
         browser.drag([(60, top + 120), (60, top + 120)])

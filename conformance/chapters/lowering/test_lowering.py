@@ -63,6 +63,19 @@ def test_a_shared_value_is_computed_once() -> None:
     assert body.count("exp_f32(") == 1 and body.count("p2[") == 1
 
 
+@verifies("lowering.address.read")
+def test_the_base_of_an_address_reads_what_the_address_reads() -> None:
+    """Rows of a table by numbers whose places are no sums in their simplest form."""
+    i, j = new_range(8, RangeKind.GLOBAL), new_range(8, RangeKind.UPCAST)
+    zero, eight = UOp.const(dtypes.index, 0), UOp.const(dtypes.index, 8)
+    read = load(param(2, dtypes.int32), i).src[0]
+    read = read.replace(src=(read.src[0], UOp(Ops.ADD, dtypes.index, (i, zero)), read.src[2]))
+    row = UOp(Ops.CAST, dtypes.index, (UOp(Ops.LOAD, dtypes.int32, (read,)),))
+    value = load(param(1), kb.apply(Ops.ADD, kb.apply(Ops.MUL, row, eight), j))
+    text = text_of(kb.kernel(store(param(0), flat((i, 8), (j, 1)), value, j), prefix=(i,)))
+    assert "f32x8" in text
+
+
 @verifies("lowering.place.body+2")
 def test_nested_reductions_stand_inside_each_other() -> None:
     i, k, q = (new_range(n, kind) for n, kind in (

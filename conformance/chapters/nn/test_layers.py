@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, nn
+from impl.errors import ShapeError
 
 random = np.random.default_rng(7)
 
@@ -174,6 +176,11 @@ def test_ctc_loss_and_its_gradient() -> None:
             wanted.backward()
             assert mine.grad is not None and other.grad is not None
             assert np.allclose(mine.grad.numpy(), other.grad.numpy(), atol=1e-4)
+    line = np.concatenate([row[:count] for row, count in zip(targets, lengths, strict=True)])
+    found = nn.CTCLoss(reduction="none")(mine.log_softmax(2), Tensor(line), times, lengths)
+    assert np.allclose(found.numpy()[:2], wanted.detach().numpy()[:2], atol=1e-4)
+    with pytest.raises(ShapeError, match="10 letters together, and targets has 9"):
+        nn.CTCLoss()(mine.log_softmax(2), Tensor(line[:9]), times, lengths)
 
 
 RECURRENT = [
@@ -316,8 +323,18 @@ def test_an_embedding_does_not_learn_its_padding() -> None:
     bags = nn.EmbeddingBag(4, 2, mode="sum")
     assert np.allclose(bags(Tensor([[1, 2], [2, 0]])).numpy(),
                        bags.weight.numpy()[[[1, 2], [2, 0]]].sum(1))
+
+
+def test_long_rows_are_cut_in_the_matrix_where_they_are_used() -> None:
     short = nn.Embedding(4, 2, max_norm=.1)
-    assert np.linalg.norm(short(Tensor([0, 1])).numpy(), axis=1).max() < .1001
+    before = short.weight.numpy()
+    found = short(Tensor([0, 1]))
+    found.sum().backward()
+    cut = before[:2] * .1 / np.linalg.norm(before[:2], axis=1, keepdims=True)
+    assert np.allclose(found.numpy(), cut, atol=1e-5)
+    assert np.allclose(short.weight.numpy(), [*cut, *before[2:]], atol=1e-5)
+    assert short.weight.grad is not None  # nothing of how they were cut
+    assert short.weight.grad.tolist() == [[1, 1], [1, 1], [0, 0], [0, 0]]
 
 
 def test_first_values() -> None:
@@ -364,3 +381,15 @@ def test_captured_layers_are_replayed(layer: str, arguments: Any, shape: tuple[i
         for _ in range(4):
             step()
         assert step.replays >= 2, step.explain()
+
+
+@verifies("errors.argument.refused")
+def test_ctc_lengths_that_are_known_are_looked_at() -> None:
+    scores = Tensor(np.zeros((5, 2, 4), np.float32)).log_softmax(2)
+    letters = Tensor([[1, 2], [1, 3]])
+    for times, lengths, wrong in (([9, 5], [2, 2], "input_lengths is 9, and there are 5"),
+                                  (np.array([5, -1]), [2, 2], "input_lengths is -1"),
+                                  ((5, 5), [3, 2], "target_lengths is 3, and there are 2")):
+        with pytest.raises(ShapeError, match=wrong):
+            nn.functional.ctc_loss(scores, letters, times, lengths)
+    assert nn.CTCLoss()(scores, letters, [5, 4], (2, 1)).shape == ()

@@ -348,3 +348,32 @@ def test_gradients_are_clipped_whatever_lists_the_parameters() -> None:
         assert x.grad is not None and y.grad is not None
         found = np.concatenate([x.grad.numpy(), y.grad.numpy()])
         assert abs(np.linalg.norm(found) - 1) < 1e-4
+
+
+def test_a_parameter_is_told_by_what_it_is_for() -> None:
+    layer = nn.BatchNorm2d(3)
+    assert isinstance(layer.weight, nn.Parameter) and isinstance(nn.Parameter([1.0]), nn.Parameter)
+    assert not isinstance(layer.weight.requires_grad_(False), nn.Parameter)
+    others = Tensor([1.0]), layer.running_mean, nn.Buffer([1.0]), layer.weight * 2, 1.0
+    assert not any(isinstance(other, nn.Parameter) for other in others)
+    kept = Tensor([1.0, 2.0]).realize()
+    assert type(nn.Parameter(kept)) is Tensor and nn.Parameter(kept).tolist() == [1, 2]
+
+
+def test_a_parameter_named_twice_is_warned_of() -> None:
+    weight = Tensor([1.0], requires_grad=True)
+    with pytest.warns(UserWarning, match="SGD: a group names one parameter twice"):
+        nn.optim.SGD([weight, weight], lr=0.1)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta",
+                                  "Adamax", "NAdam", "RAdam", "Rprop", "Lion", "LAMB", "LARS",
+                                  "ASGD", "Adafactor"])
+def test_optimisers_take_parameters_of_double_width(kind: str) -> None:
+    weight = Tensor([1.0, -2.0], dtype="float64", requires_grad=True)
+    optimizer = getattr(nn.optim, kind)([weight], lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        weight.square().sum().backward()
+        optimizer.step()
+    assert weight.dtype.name == "float64" and abs(weight.tolist()[1]) < 2

@@ -48,6 +48,8 @@ OPTIMISERS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "RAdam": lambda m, p: m.RAdam(two(p, betas=(0.9, 0.9)), lr=0.1, weight_decay=0.2),
     "rectified": lambda m, p: m.RAdam(p, lr=0.1, betas=(0.7, 0.95), maximize=True),
     "Rprop": lambda m, p: m.Rprop(two(p, etas=(0.4, 1.3)), lr=0.1),
+    "ASGD": lambda m, p: m.ASGD(two(p, t0=1.0), lr=0.1, lambd=0.2, weight_decay=0.1),
+    "Adafactor": lambda m, p: m.Adafactor(two(p, eps=(1e-3, 0.1), d=0.5), weight_decay=0.1),
     "Lion": lambda m, p: m.Lion(p, lr=0.1), "LARS": lambda m, p: m.LARS(p, lr=0.1),
     "LAMB": lambda m, p: m.LAMB(p, lr=0.1), "Muon": lambda m, p: m.Muon(p, lr=0.1)}
 
@@ -80,6 +82,19 @@ def test_an_optimiser_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
         assert np.array_equal(one, two)
 
 
+def test_a_group_takes_parameters_that_are_generated() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    optimizer = nn.optim.SGD([{"params": model[0].parameters(), "lr": 0.5},
+                              {"params": iter([model[1].weight])}], lr=0.1)
+    assert [len(group["params"]) for group in optimizer.param_groups] == [2, 1]
+    optimizer.add_param_group({"params": (one for one in [model[1].bias])})
+    before = [one.numpy() for one in model.parameters()]
+    model(Tensor.ones(4, 2)).sum().backward()
+    optimizer.step()
+    assert all((one.numpy() != old).any() for one, old in zip(
+        model.parameters(), before, strict=True))
+
+
 def test_steps_of_doubles_have_all_their_digits() -> None:
     for make, wanted in ((nn.optim.SGD, 1 - 0.1), (nn.optim.Adam, 1 - 0.1 / (1 + 1e-8))):
         weight = Tensor(np.ones(1), requires_grad=True)
@@ -107,12 +122,12 @@ def test_curvature_is_followed_as_torch_does() -> None:
         return found
 
     start = np.array([-1.2, 1.0])
-    for options in ({"lr": 0.1, "max_iter": 4}, {"lr": 0.5, "history_size": 2, "max_iter": 5}):
+    for options in ({"lr": 0.1, "max_iter": 4}, {"lr": 0.5, "history_size": 2, "max_iter": 5},
+                    {"line_search_fn": "strong_wolfe"},
+                    {"lr": 0.3, "max_iter": 8, "line_search_fn": "strong_wolfe"}):
         wanted = losses(torch, torch.tensor(start, requires_grad=True), **options)
         found = losses(nn, Tensor(start, requires_grad=True), **options)
-        assert len(found) == len(wanted) and np.allclose(found, wanted, rtol=1e-9)
-    found = losses(nn, Tensor(start, requires_grad=True), line_search_fn="strong_wolfe")
-    assert found[-1] < 1 and len(found) < 45
+        assert len(found) == len(wanted) and np.allclose(found, wanted, rtol=1e-7)
     with pytest.raises(ArgumentError, match="there is no closure"):
         nn.optim.LBFGS([Tensor(start, requires_grad=True)]).step()
 
@@ -377,6 +392,33 @@ def test_schedules_go_on_from_the_rate_in_force() -> None:
         cycle.step()
         betas.append(cycle.optimizer.param_groups[0]["betas"][0])
     assert np.allclose(betas, [0.868826, 0.921694, 0.95], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "RMSprop"])
+@pytest.mark.parametrize("cycle", [lambda o: nn.lr_scheduler.OneCycleLR(o, 0.1, 8),
+                                   lambda o: nn.lr_scheduler.CyclicLR(o, 0.01, 0.1, 3)])
+def test_a_captured_step_sees_the_momentum_of_a_schedule(cycle: Any, kind: str) -> None:
+    found = []
+    for captured in (True, False):
+        weight = Tensor([[1.0, -2.0], [3.0, 0.5]], requires_grad=True)
+        more = {} if kind == "Adam" else {"momentum": 0.9}
+        optimizer = getattr(nn.optim, kind)([weight], lr=0.1, **more)
+        schedule = cycle(optimizer)
+
+        def descend(x: Tensor, weight: Tensor = weight, optimizer: Any = optimizer) -> None:
+            optimizer.zero_grad()
+            (x @ weight).square().sum().backward()
+            optimizer.step()
+        step: Any = TinyJit(descend) if captured else descend
+        for turn in range(6):
+            step(Tensor([[1.0, turn]]).realize())
+            schedule.step()
+            found.append(weight.tolist())
+        if captured:
+            assert step.replays == 4
+        group = optimizer.param_groups[0]
+        assert isinstance(group["betas"][0] if kind == "Adam" else group["momentum"], float)
+    assert np.allclose(found[:6], found[6:], rtol=1e-5)
 
 
 @pytest.mark.parametrize(("make", "words"), [

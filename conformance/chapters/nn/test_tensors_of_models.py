@@ -34,6 +34,13 @@ class Tied(nn.Module):
         return result
 
 
+def test_what_is_tied_has_its_first_name() -> None:
+    embed, head = nn.Embedding(3, 2), nn.Linear(2, 3, bias=False)
+    head.weight, model = embed.weight, nn.ModuleDict({"embed": embed, "head": head})
+    assert [name for name, _ in model.named_parameters()] == ["embed.weight"]
+    assert sorted(model.state_dict()) == ["embed.weight", "head.weight"]
+
+
 def test_a_model_is_called_with_other_tensors() -> None:
     model = Tied()
     own, weight, bias = model.weight, np.ones((2, 3), "f"), np.array([1, 2], "f")

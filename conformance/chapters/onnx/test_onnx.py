@@ -247,6 +247,10 @@ def test_a_damaged_file_is_refused_and_nothing_else(tmp_path: Path) -> None:
     whole = linear().SerializeToString()
     with pytest.raises(impl.onnx.ModelError, match="is no text"):
         impl.onnx.load(whole.replace(b"\x01x\x12\x17", b"\x01\xff\x12\x17"))
+    lacks = model([helper.make_node("MatMul", ["x", "x"], [])], {"x": (2, 2)}, ["y"])
+    lacks.graph.input[0].type.tensor_type.elem_type = TensorProto.UINT4  # types are inferred
+    with pytest.raises(impl.onnx.ModelError, match="out of bounds"):
+        impl.onnx.load(lacks)
     drawn, refused = random.Random(3), 0
     for _ in range(150):
         damaged = bytearray(whole)

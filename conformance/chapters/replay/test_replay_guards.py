@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,7 +15,20 @@ import pytest
 from conformance.chapters.realize.test_realize import run_in_threads
 from conformance.chapters.replay.test_replay_calls import assign, first, numbers
 from conformance.trace import verifies
-from impl import Context, Device, Ops, Tensor, TinyJit, UOp, Variable, dtypes, run_schedule
+from impl import (
+    Context,
+    Device,
+    Ops,
+    Tensor,
+    TinyJit,
+    UOp,
+    Variable,
+    dtypes,
+    func,
+    nn,
+    run_schedule,
+)
+from impl.custom import loop
 from impl.device import Table
 from impl.errors import ReplayError, VariableError
 from impl.linear import get_kernel_graph
@@ -381,6 +395,111 @@ def test_a_gradient_that_is_another_tensor_now() -> None:
     assert held[4] is p.grad and held[0] is held[3] and doubled.replays == 2
 
 
+def gradients_of_turns(captured: bool) -> tuple[list[Any], int]:
+    """What a function that reads gradients shows, whose tensors are given others."""
+    p, q = variables(2)
+
+    def read() -> Tensor:
+        return p.grad * 2 + q.grad
+
+    step = TinyJit(read) if captured else read
+    shared, form = floats(7, 8), Tensor([[1.0, 2.0]]).realize()
+    found = list[Any]()
+    for one, other in [*[(floats(n, 1), floats(2, n)) for n in range(4)], (shared, shared),
+                       (shared, shared), (floats(1, 2), shared), (shared, floats(3, 4)),
+                       (form, shared), (shared, form), (shared * 3, shared + 1)]:
+        p.grad, q.grad = one, other
+        found.append(step().tolist())
+    p.grad = None
+    with pytest.raises(TypeError):
+        step()
+    return found, step.replays if isinstance(step, TinyJit) else 0
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_gradients_that_are_only_read_are_those_that_their_tensors_have() -> None:
+    """`backward` stands in one captured function, and the step of the optimiser in another."""
+    found, replays = gradients_of_turns(True)
+    assert found == gradients_of_turns(False)[0] and replays == 6
+
+
+class Louder(Tensor):
+    """A tensor whose products are another thing."""
+
+    def __mul__(self, other: Any) -> Any:
+        return Tensor.__mul__(self, other) + 100
+
+
+def one_for_both(p: Any, q: Any, _: Any, late: bool) -> Any:
+    p.grad = floats(5, 6)
+    q.grad = p.grad if late else floats(7, 8)
+
+
+def one_from_outside(p: Any, _: Any, known: Any, late: bool) -> Any:
+    p.grad = known if late else floats(5, 6)
+
+
+def one_of_a_class(p: Any, _: Any, __: Any, late: bool) -> Any:
+    p.grad = Louder([5.0, 6.0]).realize() if late else floats(5, 6)
+
+
+def one_with_a_gradient(p: Any, _: Any, __: Any, late: bool) -> Any:
+    p.grad = floats(5, 6)
+    p.grad.grad = floats(1, 1) if late else None
+
+
+@verifies("replay.guard.complete", observe="replay")
+@pytest.mark.parametrize(("make", "give"), [
+    (lambda p, q, u: lambda: p.grad * (2.0 if p.grad is q.grad else 3.0), one_for_both),
+    (lambda p, q, u: lambda: p.grad is q.grad, one_for_both),
+    (lambda p, q, u: lambda: sum({id(each.grad): each.grad for each in (p, q)}.values()),
+     one_for_both),
+    (lambda p, q, u: lambda: p.grad * (2.0 if p.grad is u else 3.0), one_from_outside),
+    (lambda p, q, u: lambda: p.grad * 2.0, one_of_a_class),
+    (lambda p, q, u: lambda: p.grad * (2.0 if p.grad.grad is None else 3.0),
+     one_with_a_gradient)])
+def test_which_tensor_a_gradient_is(make: Any, give: Any) -> None:
+    found = []
+    for captured in (True, False):
+        p, q = variables(2)
+        known = floats(9, 9)
+        body = make(p, q, known)
+        step = TinyJit(body) if captured else body
+        for turn in range(7):
+            give(p, q, known, turn > 4)
+            shown = step()
+            found.append(shown.tolist() if isinstance(shown, Tensor) else shown)
+    assert found[:7] == found[7:]
+
+
+@verifies("replay.guard.state", observe="replay")
+def test_an_argument_that_is_a_gradient() -> None:
+    p, = variables(1)
+    step = TinyJit(lambda x: p.grad * x + (p.grad is x))
+    for turn in range(7):
+        p.grad = floats(5, turn)
+        given = p.grad if turn > 4 else floats(1, 1)
+        assert step(given).tolist() == ([26, turn * turn + 1] if turn > 4 else [5, turn])
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_a_gradient_with_a_name_of_its_own() -> None:
+    found = []
+    for captured in (True, False):
+        p, = variables(1)
+        known, optimizer = [p.grad], nn.optim.SGD([p], lr=1.0)
+
+        def both(known: Any = known, optimizer: Any = optimizer) -> Tensor:
+            optimizer.step()
+            return known[0] * 10
+        step = TinyJit(both) if captured else both
+        for turn in range(6):
+            found.append((step().tolist(), p.tolist()))
+            if turn > 2:  # until then it is the one that has a name
+                p.grad = floats(turn, turn)
+    assert found[:6] == found[6:]
+
+
 @verifies("replay.state.eager", observe="replay")
 def test_a_gradient_that_is_returned_is_that_of_its_tensor() -> None:
     p, = variables(1)
@@ -448,3 +567,82 @@ def test_what_a_view_was_given_reaches_its_tensor_where_nothing_is_recorded() ->
             except ValueError:
                 assert body is failing
             assert a.tolist() == [2, 3, turn]
+
+
+@verifies("replay.state.parted", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
+def test_a_pullback_from_outside_knows_what_tensors_were() -> None:
+    w, x = Tensor([3.0, 4.0]).realize(), Tensor([1.0, 2.0]).realize()
+    _, pull = func.vjp(lambda v: v * v * w, x)
+    _, linear = func.linearize(lambda v: v * v * w, x)
+    pulled, pushed = TinyJit(lambda c: pull(c)[0]), TinyJit(lambda c: linear(c))
+    for number in range(7):
+        if number == 4:
+            w.assign(w * 0)
+        if number == 5:
+            x.assign(x + 10)
+        for step in (pulled, pushed):
+            assert step(Tensor([1.0, 1.0])).tolist() == [6.0, 16.0]
+    assert "knows what tensors were" in pulled.explain()
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_an_object_that_makes_a_kernel() -> None:
+    class Scaled:
+        by = 2.0
+
+        def __call__(self, out: Any, x: Any) -> Any:
+            i = loop(x.size)
+            return out[i].store(x[i] * self.by).end(i).sink()
+    kernel = Scaled()
+    step: Any = TinyJit(lambda x: Tensor.custom_kernel(Tensor.empty(2), x, fxn=kernel)[0])
+    for number in range(6):
+        if number == 4:
+            kernel.by = 3.0
+        assert step(Tensor([1.0, 2.0])).tolist() == [kernel.by, 2 * kernel.by]
+    assert step.replays
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_lists_of_parameters_are_read_in_a_replay() -> None:
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
+    for parameter in model.parameters():
+        parameter.assign(Tensor.ones(*parameter.shape)).realize()
+    step = TinyJit(lambda x: sum([p.sum() for p in model.parameters()], x.sum()).realize())
+    assert [step(Tensor([1.0])).item() for _ in range(4)] == [7.0] * 4 and step.replays == 2
+    model[0].scale = nn.Buffer(Tensor([5.0]))
+    assert [step(Tensor([1.0])).item() for _ in range(3)] == [7.0] * 3
+    model[0].more = nn.Parameter(Tensor([5.0]))
+    assert [step(Tensor([1.0])).item() for _ in range(3)] == [12.0] * 3
+
+
+@verifies("replay.sizes.follow+3", observe="replay")
+def test_an_embedding_at_a_variable_is_replayed() -> None:
+    table, at = nn.Embedding(6, 2), Variable("at", 0, 5)
+    tokens = Tensor([5, 4, 3, 2, 1, 0]).realize()
+    step = TinyJit(lambda n: table(tokens[n]).sum().realize())
+    for value in (1, 2, 3, 4, 0):
+        wanted = table.weight.numpy()[5 - value].sum()
+        np.testing.assert_allclose(step(at.bind(value)).item(), wanted, 1e-5)
+    assert step.replays == 2
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_values_that_are_equal_and_are_not_one() -> None:
+    outside: dict[str, Any] = {"r": range(0), "s": math.nan}
+    start = TinyJit(lambda x: x + outside["r"].start)
+    sign = TinyJit(lambda x: x * math.copysign(1.0, outside["s"]))
+    for _ in range(3):
+        start(Tensor([1.0])), sign(Tensor([1.0]))
+    outside.update(r=range(7, 7), s=-math.nan)
+    assert start(Tensor([1.0])).tolist() == [8.0] and sign(Tensor([1.0])).tolist() == [-1.0]
+
+
+@verifies("replay.explain.short")
+def test_what_is_told_of_calls_stays_short() -> None:
+    array = np.arange(8000.0)
+    step: Any = TinyJit(lambda x, given, scale: x * (given[1] * scale))
+    with Context(JIT_ENTRIES=1):
+        for number in range(60):
+            step(Tensor([1.0]), array, float(number))
+    assert len(step.explain()) < 2000 and len(step._full) <= 21

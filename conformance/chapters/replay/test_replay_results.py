@@ -10,6 +10,7 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Tensor, TinyJit
+from impl.errors import ReplayError
 
 
 class Words(dict[str, Any]):
@@ -68,6 +69,23 @@ def test_a_container_with_another_name_is_that_one() -> None:
     for _ in range(5):
         one, other = pair(x)
         assert one is other
+
+
+@verifies("replay.call.any", observe="replay")
+def test_a_list_in_itself() -> None:
+    """Such a result is an error that says so; such an argument is no reason not to run."""
+    def body(x: Tensor) -> Any:
+        found: list[Any] = [x * 2]
+        found.append(found)
+        return found
+    x, given = Tensor([1.0, 2.0]).realize(), list[Any]()
+    given.append(given)
+    step = TinyJit(body)
+    step(x)
+    with pytest.raises(ReplayError, match="in itself"):
+        step(x)
+    plain = TinyJit(lambda x, y: x * 2)
+    assert [plain(x, given).tolist() for _ in range(3)] == [[2, 4]] * 3
 
 
 @verifies("replay.outputs.distinct", observe="replay")
@@ -139,6 +157,7 @@ def test_what_is_set_on_a_captured_model_is_set_on_the_model() -> None:
     class Model:
         def __init__(self) -> None:
             self.weight = Tensor([3.0]).realize()
+            self.name, self.full, self.reasons = "small", True, ["none"]
 
         def __call__(self, x: Tensor) -> Tensor:
             return x * self.weight
@@ -148,3 +167,6 @@ def test_what_is_set_on_a_captured_model_is_set_on_the_model() -> None:
         assert step(Tensor([2.0])).item() == 6
     step.weight = Tensor([5.0])
     assert step(Tensor([2.0])).item() == 10 and model.weight.item() == 5
+    assert (step.name, step.full, step.reasons) == ("small", True, ["none"])
+    step.name = "large"
+    assert model.name == "large" and "Model: 5 calls" in step.explain()

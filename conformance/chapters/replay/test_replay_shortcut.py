@@ -1,8 +1,10 @@
 """Calls that are like the one before them, and calls that only seem so. See spec/replay.md."""
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
@@ -13,13 +15,16 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, run_schedule
+from impl.collectives.lanes import Sent, Stretch
 from impl.cpu.programs import CPUTable
 from impl.device import Device, Memory
-from impl.errors import GraphError
+from impl.effects import lock
+from impl.errors import DeviceError, GraphError
 from impl.multi import Mesh
 from impl.places import Place
 from impl.realize.prepared import Segments
 from impl.replay.recording import Recording
+from impl.tensor.parameters import dependent_bits
 
 TURNS = 6
 
@@ -112,6 +117,128 @@ def test_what_is_held_in_any_way_stays(hold: Callable[[Tensor], Any], short: boo
         held.append(hold(step(numbers(turn, turn, turn))))
     for turn, each in enumerate(held):
         assert {*content(each)} == {2 * turn}
+
+
+def _times_a_parameter(result: Tensor) -> Callable[[], None]:
+    """A gradient that asks for the result when nobody holds it any more."""
+    weight = Tensor([1.0, 1.0, 1.0], requires_grad=True).realize()
+    captured = TinyJit(lambda x, w: x * w)
+    found = [captured(result, weight) for _ in range(4)][-1]
+    value = result.tolist()
+
+    def ask() -> None:
+        try:
+            found.sum().backward()
+        except GraphError:
+            return
+        assert weight.grad is not None and weight.grad.tolist() == value
+    return ask
+
+
+@verifies("replay.output.alone")
+@pytest.mark.parametrize("size", [3, 4096])
+@pytest.mark.parametrize("leave", [
+    lambda result: result.requires_grad_(), lambda result: (result.requires_grad_(), None)[1],
+    lambda result: (result.assign(result * 5).realize(), None)[1],
+    lambda result: result.reshape(-1, 1).contiguous().realize(), lambda result: result + 1,
+    lambda result: weakref.ref(result.uop), lambda result: [result.uop.arg],
+    lambda result: result.requires_grad_().retain_grad(),
+    lambda result: _times_a_parameter(result) if result.shape == (3,) else None])
+def test_what_somebody_has_left_in_a_result_is_in_no_other(
+        leave: Callable[[Tensor], Any], size: int) -> None:
+    x = Tensor([1.0] * size).realize()
+    step = warm(lambda x: x * 2, x)
+    for turn in range(TURNS):
+        x = Tensor([float(turn)] * size).realize()
+        result = step(x)
+        assert {*result.tolist()} == {2 * turn}
+        assert not result.requires_grad and not (result * 3).requires_grad
+        left = leave(result) if turn % 3 else None
+        del result
+        again = step(Tensor([turn + 7.0] * size).realize())
+        assert {*again.tolist()} == {2 * turn + 14}
+        assert not again.requires_grad and not (again * 3).requires_grad
+        if callable(left) and not isinstance(left, (Tensor, weakref.ref)):
+            left()
+        elif isinstance(left, list):
+            assert left[0][0] is not again.uop.arg[0]
+        elif isinstance(left, Tensor) and left.uop.op.name == "ADD":
+            assert {*left.tolist()} == {2 * turn + 1}
+    assert shortcuts(step) > TURNS
+
+
+@verifies("realize.failure.next+2")
+@pytest.mark.parametrize("put", [True, False])
+def test_an_interrupt_while_memory_is_put_in_its_place(
+        put: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next calls are right, with the same argument, and with the one before it."""
+    set_memory = CPUTable.set_memory
+
+    def interrupted(table: CPUTable, launch: int, argument: int, memory: Memory) -> None:
+        if put:
+            set_memory(table, launch, argument, memory)
+        raise KeyboardInterrupt
+
+    first, other = numbers(1, 2), numbers(5, 6)
+    step = warm(lambda x: (x.sum() * 2).contiguous() + x, first)
+    held = step(first)
+    for again, shown in [(other, [27, 28]), (first, [7, 8])]:
+        assert step(first).tolist() == [7, 8]
+        with monkeypatch.context() as patched:
+            patched.setattr(CPUTable, "set_memory", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                step(other)
+        assert step(again).tolist() == shown
+    assert held.tolist() == [7, 8]
+
+
+@verifies("realize.failure.next+2")
+def test_an_interrupt_while_a_transfer_gets_another_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size is given again by the next call, and what was prepared is gone by then."""
+    entry, stretch, renewed = object.__new__(Sent), object.__new__(Stretch), list[Any]()
+    entry.nbytes, stretch.entries = [4], [entry]
+
+    def interrupted(stretch: Stretch, entry: Sent) -> None:
+        renewed.append(entry)
+        if len(renewed) == 1:
+            raise KeyboardInterrupt
+    monkeypatch.setattr(Stretch, "_renew", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stretch.set_size(0, [8])
+    stretch.set_size(0, [8])
+    assert len(renewed) == 2 and entry.nbytes == [8]
+
+
+@verifies("replay.shortcut.same+3", observe="replay")
+def test_a_result_that_is_handed_out_again_is_new() -> None:
+    """What was computed between two calls does not depend on the second one's result."""
+    whole = Tensor([1, 2, 3]).realize()
+    step, other = warm(lambda x: x.float(), whole), Tensor([5.0, 6.0, 7.0]).realize()
+    for _ in range(3):
+        between = (other * 2).realize()
+        result = step(whole)
+        assert between.sum().gradient(result)[0].tolist() == [0, 0, 0]
+        del result
+
+
+@verifies("replay.call.interrupted")
+def test_a_signal_as_the_lock_is_taken_leaves_it_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    step, x, real = warm(lambda x: x * 2, numbers(1, 2)), numbers(3, 4), lock.mutex
+
+    class Interrupted:
+        """A lock that was taken when the signal comes."""
+
+        release, _is_owned = real.release, real._is_owned  # type: ignore[attr-defined]
+
+        def acquire(self, *given: Any) -> bool:
+            real.acquire(*given)
+            raise KeyboardInterrupt
+    monkeypatch.setattr(lock, "mutex", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        step(x)
+    monkeypatch.undo()
+    assert not real._is_owned() and not lock.launching  # type: ignore[attr-defined]
+    assert step(x).tolist() == [6, 8]
 
 
 @verifies("replay.output.again+3")
@@ -488,3 +615,51 @@ def test_a_call_on_settled_states_that_ends_early(monkeypatch: pytest.MonkeyPatc
         w.tolist()
     w.replace(numbers(5, 5))
     assert [step(x).tolist() for _ in range(3)] == [[6, 6], [7, 7], [8, 8]]
+
+
+@verifies("replay.output.again+3")
+def test_a_capture_gives_its_memory_back_at_once() -> None:
+    """Also one whose calls are one function."""
+    step = TinyJit(lambda x: (x @ x).softmax())
+    x = Tensor.ones(100, 100).realize()
+    gc.collect()
+    gc.disable()
+    try:
+        before = GlobalCounters.allocated
+        for _ in range(5):
+            step(x)
+        assert shortcuts(step) and GlobalCounters.allocated > before
+        step.reset()
+        assert GlobalCounters.allocated == before
+    finally:
+        gc.enable()
+
+
+@verifies("errors.message.later")
+def test_a_shortcut_whose_kernel_fails_names_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = sys._getframe().f_lineno + 1
+    step = warm(lambda x: x * 2 + 1, numbers(1, 2))
+    replay = CPUTable.replay
+
+    def fail(table: CPUTable) -> None:
+        raise DeviceError("launch", "the device is lost", "restart it")
+    monkeypatch.setattr(CPUTable, "replay", fail)
+    with pytest.raises(DeviceError) as caught:
+        step(numbers(1, 2))
+    assert caught.value.line == f"add ({__file__}:{line})"
+    monkeypatch.setattr(CPUTable, "replay", replay)
+    before = shortcuts(step)
+    assert step(numbers(1, 2)).tolist() == [3, 5] and shortcuts(step) == before + 1
+
+
+@verifies("replay.arguments.depending")
+def test_what_a_shortcut_returns_depends_on_the_parameters_that_it_reads() -> None:
+    weight = Tensor([2.0, 3.0], requires_grad=True)
+    step = warm(lambda x: x * weight, numbers(1, 2))
+    x, before = numbers(5, 7), shortcuts(step)
+    every, dependent_bits[0] = dependent_bits[0], weight.uop.reads  # nothing else depends on any
+    kept = step(x)
+    assert kept.uop.reads & dependent_bits[0] and shortcuts(step) == before + 1
+    dependent_bits[0] |= every
+    (kept * 2).realize().sum().backward()
+    assert weight.grad is not None and weight.grad.tolist() == [10, 14]

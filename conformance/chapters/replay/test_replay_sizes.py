@@ -1,17 +1,19 @@
 """Captured functions whose sizes depend on bound variables. See spec/replay.md."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, TinyJit, Variable
+from impl import Tensor, TinyJit, Variable, nn
 from impl.errors import ShapeError, VariableError
 
 ROWS = np.random.default_rng(5).standard_normal((10, 3)).astype(np.float32)
 N = Variable("n", 1, 20)
+RATE = 2
 
 
 def table() -> Tensor:
@@ -155,3 +157,67 @@ def test_other_expressions_are_other_arguments() -> None:
         for _ in range(2):
             added(t[: N.bind(3)].sum(), t[: N.bind(3)])
             added(t[: N.bind(3)], t[: N.bind(4)])
+
+
+@verifies("symbolic.bound.number", observe="replay")
+@verifies("replay.sizes.same", observe="replay")
+@pytest.mark.parametrize("body", [
+    lambda x, n: x.sum() * (2 if n > 4.0 else 3),
+    lambda x, n: x.sum() * (2 if x.shape[0] == 4.0 else 3),
+    lambda x, n: x.sum() * (2 if x.shape[0] != 4.0 else 3),
+    lambda x, n: x.sum() * (2 if np.float32(4.5) > x.shape[0] else 3),
+    lambda x, n: x.sum() * len([each for each in (1.5, 2.5, 5.5) if each < n]),
+    lambda x, n: x.sum() * (2 if 4.5 < x.shape[0] else 3),
+    lambda x, n: x.sum() * (2 if 1.0 * x.shape[0] > 4.5 else 3),
+    lambda x, n: x.sum() * (2 if RATE * 2 + 0.5 < x.shape[0] else 3),
+    lambda x, n: x.sum() * (2 if -(-RATE - math.sqrt(6.25)) < n else 3),
+    lambda x, n: x.sum() * (2 if x.shape[0] in [4.0, 5.0] else 3),
+    lambda x, n: x.sum() * len(x),
+    lambda x, n: x.sum() * (2 if len(x) > 4 else 3),
+    lambda x, n: x.sum() * (2 if n.unbind()[1] > 4 else 3),
+    lambda x, n: x.sum() * (2 if Variable.unbind(n)[1] > 4 else 3)])
+def test_numbers_that_python_takes_out_of_a_size(body: Any) -> None:
+    t, step = table(), TinyJit(body)
+    for value in (8, 8, 7, 6, 4, 2, 5):
+        bound = N.bind(value)
+        np.testing.assert_allclose(step(t[:bound], bound).item(), body(t[:bound], bound).item(),
+                                   1e-5)
+
+
+@verifies("replay.sizes.same", observe="replay")
+def test_a_row_of_an_embedding_is_written_to_a_cache() -> None:
+    """No size has the operator of matrices."""
+    embedding, cache = nn.Embedding(20, 3), Tensor.zeros(20, 3).contiguous().realize()
+
+    def write(x: Tensor, n: Any) -> Tensor:
+        row = embedding(x)
+        cache[n] = row[0]
+        return row @ cache.T
+    step = TinyJit(write)
+    for number in (3, 1, 4, 5, 9):
+        found, row = step(Tensor([number]), N.bind(number)), embedding.weight[number].numpy()
+        assert np.isclose(found.numpy()[0, number], row @ row)
+        assert np.allclose(cache[number].numpy(), row)
+    assert step.replays == 2
+
+
+@verifies("replay.explain.short")
+def test_what_a_capture_is_right_for_is_told() -> None:
+    t = table()
+    alone, counted = TinyJit(lambda x: x.sum()), TinyJit(lambda x: x.sum() * (1.0 / x.shape[0]))
+    for step in (alone, counted):
+        for _ in range(2):
+            step(t[:N.bind(4)])
+    assert "no other capture has shown that the kernels are the same" in alone.explain()
+    assert "Python may make a number of n, as 1.0 / n does" in counted.explain()
+    alone(t[:N.bind(5)])
+    assert "no other capture" not in alone.explain()
+
+
+@verifies("replay.sizes.same", observe="replay")
+def test_a_length_is_not_that_of_two_captures_that_differ_in_something_else() -> None:
+    step, t, m = TinyJit(lambda x, y: x.sum() * len(x) + y.sum()), table(), Variable("m", 1, 20)
+    for first, second in ((4, 2), (4, 2), (4, 3), (6, 3), (2, 5)):
+        x, y = t[:N.bind(first)], t[:m.bind(second)]
+        wanted = ROWS[:first].sum() * first + ROWS[:second].sum()
+        np.testing.assert_allclose(step(x, y).item(), wanted, 1e-4)

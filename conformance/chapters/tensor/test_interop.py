@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, Tensor, TinyJit, dtypes
+from impl import Context, Tensor, TinyJit, dtypes, func
+from impl.errors import ArgumentError
+from impl.torch import no_grad
 
 A = np.array([[1.0, -2.0], [3.0, 0.5]], np.float32)
 
@@ -45,6 +47,28 @@ def test_other_numpy_functions_give_arrays() -> None:
     assert np.where(x > 0, x, 0).tolist() == np.where(A > 0, A, 0).tolist()
     assert np.add.reduce(x).tolist() == A.sum(0).tolist()
     assert np.allclose(x, A) and np.cbrt(x).shape == (2, 2)
+
+
+@verifies("tensor.numpy.gradient")
+@pytest.mark.parametrize("function", [
+    np.sum, lambda w: np.concatenate([w, w]), lambda w: np.linalg.norm(w), np.add.reduce,
+    lambda w: np.where(A > 0, w, 0), lambda w: np.stack([A, w]), lambda w: np.sum(w * w)])
+def test_no_gradient_is_lost_in_an_array(function: Any) -> None:
+    w = Tensor(A, requires_grad=True)
+    with pytest.raises(ArgumentError, match="no gradient flows"):
+        function(w)
+    with pytest.raises(ArgumentError, match="no gradient flows"):  # nor through an argument
+        func.grad(lambda x: x.sum() + function(x).sum())(Tensor(A))
+    with no_grad():
+        assert np.allclose(function(w), function(A))
+    assert np.allclose(function(w.detach()), function(A))
+
+
+@verifies("tensor.numpy.gradient")
+def test_arrays_of_what_has_no_gradient() -> None:
+    w, x = Tensor(A, requires_grad=True), Tensor(A).realize()
+    assert np.allclose(w, A) and np.argmax(w) == A.argmax() and np.sum(w > 0) == 3
+    assert func.grad(lambda y: (y * np.sum(x)).sum())(x).tolist() == [[2.5] * 2] * 2
 
 
 @verifies("tensor.pickle.value+3")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, Variable
-from impl.errors import ArgumentError, AxisError, ShapeError
+from impl import Context, Tensor, TinyJit, Variable
+from impl.errors import ArgumentError, AxisError, ReplayError, ShapeError
 
 IMAGE = Tensor(np.ones((1, 1, 6, 6), np.float32))
 KERNEL = Tensor(np.ones((1, 1, 2, 2), np.float32))
@@ -182,6 +182,23 @@ def test_a_mask_of_another_shape_is_refused(index: Any) -> None:
     assert x[np.eye(3, dtype=bool)].shape == (3,)
 
 
+@verifies("tensor.index.elements")
+@pytest.mark.parametrize("index", [
+    True, False, (0, True), (True, [0, 1]), (..., True), (..., False, [1]), (None, True, 0),
+    (slice(None), True, [0, 2]), np.bool_(True), (np.array(True), 1), (False, True),
+    (True, slice(None), [True, False, True]), ([0, 1], True, [1, 2]), (..., [True] * 4, True),
+    (0, True, slice(None), [1, 2])], ids=repr)
+def test_a_mask_without_axes_takes_all_or_nothing(index: Any) -> None:
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(array)
+        assert x[index].shape == array[index].shape
+        assert np.array_equal(x[index].numpy(), array[index])
+        x[index], array[index] = 7, 7
+        assert np.array_equal(x.numpy(), array)
+        assert x[Tensor(3) > 2].shape == (1, 2, 3, 4)
+
+
 @verifies("tensor.arguments.refused+2")
 @pytest.mark.parametrize("method", ["cumsum", "cumprod", "cummax", "softmax", "log_softmax"])
 def test_an_axis_that_is_not_there_is_refused(method: str) -> None:
@@ -210,18 +227,29 @@ def test_the_gradient_through_no_rows_is_zero() -> None:
     assert weight.grad.numpy().tolist() == np.zeros((3, 4)).tolist()
 
 
-@verifies("effects.view-write.copies+2")
-@pytest.mark.parametrize("name", ["pad", "unfold", "diagonal", "index"])
+@verifies("effects.view-write.copies+3")
+@pytest.mark.parametrize("name", ["pad", "unfold", "index"])
 def test_a_write_to_a_copy_stays_there(name: str) -> None:
     made: Any = {"pad": lambda x: x.pad(((1, 1), (0, 0))), "unfold": lambda x: x.unfold(0, 2),
-                 "diagonal": lambda x: x.diagonal(), "index": lambda x: x[[0, 2]]}
+                 "index": lambda x: x[[0, 2]]}
     x = Tensor(np.arange(9, dtype=np.float32).reshape(3, 3))
     taken = made[name](x)
     taken[...] = 7
     assert (taken.numpy() == 7).all() and x.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 
-@verifies("effects.view-write.copies+2")
+@verifies("effects.view-write.region")
+@pytest.mark.parametrize("offset", [-1, 0, 2])
+def test_a_write_through_a_diagonal_reaches_the_matrix(offset: int) -> None:
+    array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    x = Tensor(array)
+    x.diagonal(offset, 1, 2).mul_(-10)
+    rows = np.arange(3)[max(-offset, 0):min(3, 4 - offset)]
+    array[:, rows, rows + offset] *= -10
+    assert x.tolist() == array.tolist()
+
+
+@verifies("effects.view-write.copies+3")
 @pytest.mark.parametrize("realized", [False, True])
 @pytest.mark.parametrize("call", [
     "+x", "x.round()", "x.floor()", "x.ceil()", "x.trunc()", "x.clip()", "x.clamp()", "x.roll(0)",
@@ -251,3 +279,32 @@ def test_a_list_is_no_operand(operator: str) -> None:
             eval(text, {"x": Tensor(2)})
         assert "eval" not in it.value.operation and ("[1, 2]" in str(it.value)
                                                      or "(1, 2)" in str(it.value))
+
+
+@verifies("tensor.inplace.form")
+def test_a_tensor_alone_takes_another_form() -> None:
+    x = Tensor([0, 1, 2, 3, 4, 5])
+    same = x
+    assert x.unsqueeze_(0) is same and x.shape == (1, 6)
+    assert x.squeeze_().resize_(2, 3).t_().tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert x.transpose_(0, 1).swapaxes_(0, 1).swapdims_(0, 1).tolist() == [[0, 1, 2], [3, 4, 5]]
+    before = x * 1
+    x[0] = 7
+    x += 1
+    assert x.tolist() == [[8, 8, 8], [4, 5, 6]] and before.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert x.resize_(2, 2).tolist() == [[8, 8], [8, 4]]
+    assert x.resize_as_(Tensor.zeros(5)).tolist() == [8, 8, 8, 4, 0]
+    view = x[1:]
+    for tied in (x, view, Tensor([1.0], requires_grad=True)):
+        with pytest.raises(ArgumentError, match="unsqueeze_: .*another form"):
+            tied.unsqueeze_(0)
+    view[0] = 1
+    assert x.tolist() == [8, 1, 8, 4, 0]
+
+
+@verifies("tensor.inplace.form")
+def test_a_replay_gives_no_shapes() -> None:
+    turn = TinyJit(lambda x: x.t_() * 2)
+    with pytest.raises(ReplayError, match="calls t_"):
+        for _ in range(3):
+            turn(Tensor([[1.0, 2.0]]).realize())

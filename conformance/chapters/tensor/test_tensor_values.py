@@ -179,6 +179,10 @@ def test_the_default_dtype_is_chosen(chosen: str, defaults: None) -> None:
     dtypes.default_int = dtypes.int16
     assert Tensor([1, 2]).dtype is dtypes.int16 and Tensor.arange(3).dtype is dtypes.int16
     assert Tensor([1 << 20]).dtype is dtypes.int64
+    assert Tensor([True]).sum().dtype is dtypes.int32
+    dtypes.default_int = dtypes.int64
+    assert Tensor([1, 2]).dtype is Tensor([True]).sum().dtype is Tensor.arange(3).dtype
+    assert Tensor([1], dtype="uint8").sum().dtype is dtypes.uint64
 
 
 @verifies("dtypes.default.set")

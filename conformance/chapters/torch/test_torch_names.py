@@ -14,7 +14,7 @@ import impl
 from conformance.trace import verifies
 from impl import Tensor, nn
 from impl import torch as ours
-from impl.errors import ArgumentError, DTypeError, NameMissingError
+from impl.errors import ArgumentError, DTypeError, NameMissingError, TensorScheduleError
 from impl.nn import data
 from impl.settings import Context
 
@@ -83,6 +83,9 @@ torch.logsumexp(a, dim=0)
 torch.cumsum(a, dim=1)
 torch.tril(a)
 torch.triu(a, diagonal=1)
+a[range(2)]
+a[range(1, -1, -1), range(2)]
+torch.func.grad_and_value(lambda x: (x * x).sum())(a)
 torch.meshgrid(a[0], b[0], indexing="ij")
 torch.allclose(a, a + 1e-9)
 torch.equal(a, b)
@@ -217,13 +220,76 @@ def test_the_names_are_those_of_the_whole_module_too() -> None:
 @pytest.mark.parametrize(("name", "remedy"), [
     ("zerox", "did you mean zeros?"), ("jit", "TinyJit(function)"),
     ("multiprocessing", "one program in several"), ("sparse", "all tensors are dense"),
-    ("hash_tensor", "x.data()")])
+    ("hash_tensor", "x.data()"), ("sparse_coo_tensor", "all tensors are dense"),
+    ("quint8", "int8 and a scale"), ("complex32", "torch.complex64"),
+    ("float8_e4m3fnuz", "torch.float8_e4m3fn"), ("ByteStorage", "x.data()"),
+    ("ScriptDict", "TinyJit"), ("ErrorReport", "about PyTorch itself"), ("AnyType", "leave it out"),
+    ("interp", "look for it"), ("get_autocast_dtype", "no dtype is changed"),
+    ("mkldnn_convolution", "without this beginning"), ("int3", "torch.int4")])
 def test_a_name_that_is_not_there_says_what_to_write(name: str, remedy: str) -> None:
     with pytest.raises(NameMissingError, match=f"^torch: there is no {name}; ") as caught:
         getattr(ours, name)
     assert remedy in caught.value.remedy
     with pytest.raises(NameMissingError):
         getattr(impl, name)
+
+
+def test_gradients_of_several_are_added_and_come_first() -> None:
+    x = ours.tensor([1.0, 2.0], requires_grad=True)
+    ours.autograd.backward([(x * 2).sum(), (x * x).sum()])
+    assert x.grad is not None and x.grad.tolist() == [4, 6]
+    ours.autograd.backward(x * 3, ours.tensor([1.0, 0.0]))
+    assert x.grad.tolist() == [7, 6]
+    with ours.autograd.inference_mode():
+        assert ours.is_inference_mode_enabled()
+    both: Any = ours.func.grad_and_value(lambda a: (a * a).sum())(ours.tensor([3.0]))
+    assert both[0].tolist() == [6] and both[1].item() == 9
+
+
+def test_random_numbers_of_a_block_leave_no_trace() -> None:
+    with ours.random.fork_rng():
+        within = ours.rand(3).tolist()
+    assert ours.rand(3).tolist() == within
+
+
+def test_devices_tell_time_and_memory() -> None:
+    first, last = (ours.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    held = ours.zeros(1000).contiguous().realize()
+    last.record()
+    assert last.query() and first.elapsed_time(last) > 0
+    assert ours.cuda.memory_allocated() >= held.nbytes()
+    ours.cuda.reset_peak_memory_stats()
+    assert ours.cuda.max_memory_allocated() == ours.cuda.memory_allocated()
+    with pytest.raises(NameMissingError, match="nothing: kernels run in the order"):
+        _ = ours.cuda.Stream
+    assert ours.cuda.OutOfMemoryError is ours.OutOfMemoryError
+
+
+def test_a_kernel_that_makes_no_number_is_named() -> None:
+    x = ours.tensor([0.0])
+    with ours.autograd.detect_anomaly():
+        assert ours.is_anomaly_enabled()
+        with pytest.raises(TensorScheduleError, match="CHECK_NAN"):
+            (x / x).realize()
+    assert not ours.is_anomaly_enabled() and (x / x).isnan().item()
+
+
+def test_a_default_device_is_chosen() -> None:
+    with Context(DEVICE="REFERENCE"):
+        try:
+            ours.set_default_device("reference:1")
+            assert ours.zeros(2).device == "REFERENCE:1"
+        finally:
+            ours.set_default_device("REFERENCE")
+        assert ours.get_default_device().type == "reference"
+
+
+def test_a_system_is_solved_under_the_names_of_torch() -> None:
+    upper = ours.tensor([[2.0, 1.0], [0.0, 4.0]])
+    assert ours.triangular_solve(upper, upper).solution.tolist() == [[1, 0], [0, 1]]
+    assert ours.from_dlpack(ours.tensor([1.0, 2.0])).tolist() == [1, 2]
+    assert type(ours.to_dlpack(ours.tensor([1.0]))).__name__ == "PyCapsule"
 
 
 def test_every_name_that_is_shown_is_there() -> None:
@@ -431,6 +497,23 @@ def test_gradients_of_values_on_a_mesh_are_asked_for_as_others() -> None:
     p = Tensor([0.5, -0.5], requires_grad=True).shard_(("REFERENCE:0", "REFERENCE:1"))
     assert ours.autograd.grad((p * p).sum(), [p])[0].tolist() == [1, -1]
     assert ours.autograd.grad([p.sum(), p * 3], p, [None, p.detach()])[0].tolist() == [2.5, -0.5]
+
+
+def test_a_gradient_of_what_was_not_used_is_asked_for_as_in_pytorch() -> None:
+    used, blind, other = (ours.ones(2, requires_grad=True) for _ in range(3))
+    total = (used.floor() + blind.detach() + (blind > 0) * used + used).sum()
+    grad = ours.autograd.grad
+    for inputs, place in ((blind, 0), ([used, other], 1)):
+        with pytest.raises(RuntimeError, match=f"nothing was computed from input {place}"):
+            grad(total, inputs)
+    first, second = grad(total, (used, other), allow_unused=True)
+    assert first.tolist() == [2, 2] and second is None
+    assert grad(used.floor().sum(), used)[0].tolist() == [0, 0]
+    assert [one.tolist() for one in grad(total, (blind, other), materialize_grads=True)] \
+        == [[0, 0], [0, 0]]
+    assert grad(used.sum(), used, create_graph=True)[0].tolist() == [1, 1]
+    with pytest.raises(ArgumentError, match="is_grads_batched"):
+        grad(used * 2, used, ours.ones(3, 2), is_grads_batched=True)
 
 
 def test_what_is_given_as_out_is_assigned() -> None:

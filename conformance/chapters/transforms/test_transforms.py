@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from impl import Context, Ops, Tensor, TinyJit, Variable, func
 from impl.custom import loop
 from impl.errors import ArgumentError, AxisError, DTypeError, ShapeError, TraceError
 from impl.tensor.parameters import expressions_kept
+from impl.torch import no_grad
 
 POINT = np.array([[0.3, 1.7, -0.6], [2.2, -1.1, 0.9]])
 
@@ -44,6 +47,22 @@ def test_a_derivative_is_for_the_argument_at_its_place() -> None:
     # One within another: the inner one does not see the outer variable as its own.
     assert func.grad(lambda y: y * func.grad(lambda z: y * z)(y))(Tensor(3.0)).item() == 6
     close(func.jvp(lambda y: (x * y).sum(), (x,), (Tensor(np.ones((2, 3))),))[1], POINT.sum())
+
+
+@verifies("transforms.derivative.mode")
+def test_a_derivative_is_the_same_where_no_gradients_are_kept() -> None:
+    x = Tensor(POINT)
+    with no_grad():
+        close(func.grad(lambda y: (y ** 3).sum())(x), 3 * POINT ** 2)
+        close(func.jvp(lambda y: y * y, (x,), (x,))[1], 2 * POINT ** 2)
+        close(func.vjp(lambda y: y * y, x)[1](x)[0], 2 * POINT ** 2)
+        close(func.hvp(lambda y: (y ** 3).sum(), (x,), (x,))[0], 6 * POINT ** 2)
+
+    def half(y: Tensor) -> Tensor:
+        with no_grad():
+            kept = y * y
+        return (kept * y).sum()
+    close(func.grad(half)(x), POINT ** 2)
 
 
 @dataclass
@@ -424,6 +443,150 @@ def test_a_view_that_was_looked_at_is_not_what_it_shows(view: Callable[[Tensor],
     assert slope[0, 0].gradient(matrix)[0].tolist() == [[0, 0], [0, 1]]
 
 
+@verifies("transforms.values.returned")
+@pytest.mark.parametrize("function", [
+    lambda x: (x * x).sum().item(), lambda x: x[0].item() ** 2, lambda x: float(x.sum()),
+    lambda x: (x * x).numpy(), lambda x: (x * x).sum().numpy()])
+def test_what_was_read_is_no_result(function: Any) -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    for derivative in (func.grad, func.jacrev, func.jacfwd, func.value_and_grad):
+        with pytest.raises(TraceError, match="after it had read values"):
+            derivative(function)(x)
+    others: list[Callable[[], Any]] = [lambda: func.vjp(function, x),
+                                       lambda: func.jvp(function, (x,), (x,))]
+    for apart in others:
+        with pytest.raises(TraceError, match="after it had read values"):
+            apart()
+
+
+@verifies("transforms.trace.assigned+4")
+@pytest.mark.parametrize("write", [
+    lambda total, x: total.assign(total + x), lambda total, x: total.__setitem__(0, x),
+    lambda total, x: total.add_(x), lambda total, x: total.add_(1),
+    lambda total, x: total[:1].assign(total + 1), lambda total, x: total.replace(total * 2)])
+def test_a_traced_function_assigns_to_nothing_outside(write: Any) -> None:
+    total, x = Tensor([5.0]).realize(), Tensor([1.0, 2.0]).realize()
+
+    def step(carry: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        write(total, row)
+        return carry + row, row
+    for trace in (lambda: func.scan(step, Tensor(0.0), x), lambda: func.vmap(step)(x, x),
+                  lambda: func.vmap(lambda a: func.vmap(lambda b: step(a, b))(x))(x)):
+        with pytest.raises(TraceError, match="assigns to a tensor from outside") as caught:
+            trace()
+        assert f"{__file__}:" in caught.value.line and total.tolist() == [5]
+
+
+@verifies("transforms.trace.assigned+4")
+def test_a_choice_and_a_loop_assign_to_nothing_outside() -> None:
+    """Also not in the branch that is not taken, nor to memory."""
+    total = Tensor([5.0]).realize()
+
+    def counts(x: Tensor) -> Tensor:
+        total.add_(1.0)
+        return x + 1
+    traces: list[Callable[[], Any]] = [
+        lambda: func.cond(Tensor(True), lambda x: x + 0, counts, Tensor([1.0])),
+        lambda: func.while_loop(lambda x: (x < 3).all(), counts, Tensor([1.0]))]
+    for trace in traces:
+        with pytest.raises(TraceError, match="assigns to a tensor from outside"):
+            trace()
+        assert total.tolist() == [5]
+    total.add_(1.0)  # waits, and what it waits for is overwritten inside
+    with pytest.raises(TraceError, match="assigns to a tensor from outside"):
+        func.vmap(lambda x: x + total.assign(total + 1).realize())(Tensor([1.0, 2.0]))
+    assert total.tolist() == [7]
+
+
+@verifies("transforms.trace.assigned+4")
+def test_what_another_thread_assigns_is_none_of_the_functions() -> None:
+    total, begun = Tensor([5.0]).realize(), threading.Event()
+
+    def counts() -> None:
+        begun.set()
+        total.add_(1.0)
+
+    def waits(x: Tensor) -> Tensor:
+        thread.start()
+        while not begun.is_set():
+            time.sleep(0.001)
+        time.sleep(0.02)
+        return x + 1
+    thread = threading.Thread(target=counts)
+    assert func.vmap(waits)(Tensor([1.0, 2.0])).tolist() == [2, 3]
+    thread.join()
+    assert total.tolist() == [6]
+
+
+@verifies("transforms.trace.assigned+4")
+def test_what_a_thread_does_that_a_function_waits_for_stays() -> None:
+    total, weight = Tensor([5.0]).realize(), Tensor([3.0], requires_grad=True).realize()
+
+    def counts() -> None:
+        total.add_(1.0)
+        (weight * 2).sum().backward()
+
+    def waits(x: Tensor) -> Tensor:
+        thread.start()
+        thread.join()
+        return x + 1
+    thread = threading.Thread(target=counts)
+    assert func.vmap(waits)(Tensor([1.0, 2.0])).tolist() == [2, 3]
+    assert total.tolist() == [6] and weight.grad is not None and weight.grad.tolist() == [2]
+
+
+@verifies("transforms.trace.assigned+4")
+def test_to_take_a_gradient_away_is_no_reason() -> None:
+    weight, x = Tensor([3.0], requires_grad=True), Tensor([1.0, 2.0])
+    weight.grad = Tensor([4.0])
+
+    def forgets(row: Tensor) -> Tensor:
+        weight.grad = None
+        return row + 1
+    assert func.vmap(forgets)(x).tolist() == [2, 3] and weight.grad is None
+
+
+@verifies("transforms.trace.assigned+4")
+@pytest.mark.parametrize("loss", [lambda w, x: (w * 2).sum(), lambda w, x: (w * x).sum()])
+def test_a_gradient_is_left_at_nothing_outside(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    weight, slope = Tensor([1.0, 5.0], requires_grad=True), Tensor([7.0, 7.0])
+    for before in (None, slope):
+        weight.grad = before
+        with pytest.raises(TraceError, match="leaves a gradient at a tensor from outside"):
+            func.vmap(lambda x: (loss(weight, x).backward(), x)[1])(Tensor([1.0, 2.0, 3.0]))
+        assert weight.grad is before
+
+
+@verifies("transforms.trace.assigned+4")
+def test_what_is_computed_inside_is_not_assigned() -> None:
+    """A tensor from outside that waits may be computed, and looked at."""
+    outside = Tensor([2.0]) + 1
+    assert func.vmap(lambda x: x * outside.item())(Tensor([1.0, 2.0])).tolist() == [3, 6]
+    assert outside.tolist() == [3]
+
+
+@verifies("transforms.trace.assigned+4")
+def test_a_traced_function_may_assign_to_its_own() -> None:
+    x = Tensor([1.0, 2.0]).realize()
+
+    def step(carry: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        mine = Tensor([3.0, 4.0])
+        mine[0] = row
+        carry += row
+        return carry, mine
+    assert func.scan(step, Tensor(0.0), x)[1].tolist() == [[1, 4], [2, 4]]
+    assert func.vmap(lambda row: step(row * 1, row)[1])(x).tolist() == [[1, 4], [2, 4]]
+
+
+@verifies("transforms.values.returned")
+def test_a_constant_is_a_result() -> None:
+    x, outside = Tensor([1.0, 2.0]).realize(), Tensor([2.0, 3.0])
+    assert func.grad(lambda y: 3.0)(x).tolist() == [0, 0]
+    assert func.grad(lambda y: outside.sum().item())(x).tolist() == [0, 0]
+    found = func.grad(lambda y: ((y * y).sum(), y.sum().item()), has_aux=True)(x)
+    assert found[0].tolist() == [2, 4] and found[1] == 3
+
+
 @verifies("transforms.values.looked")
 def test_a_checkpoint_may_look_at_values() -> None:
     x = Tensor([2.0, 3.0], requires_grad=True)
@@ -548,7 +711,7 @@ CORNERS: list[tuple[Callable[[Any], Any], list[float]]] = [
     (lambda x: x ** 2, [0.0]), (lambda x: x ** 1, [0.0]), (lambda x: x.sqrt(), [0.0, 4.0]),
     (lambda x: x.amax(), [2.0, 1.0, 2.0]), (lambda x: x.max(), [2.0, 1.0, 2.0]),
     (lambda x: x.min(), [1.0, 1.0]), (lambda x: x.maximum(x.flip(0)), [1.0, 1.0, 1.0]),
-    (lambda x: x.minimum(x.flip(0)), [1.0, 1.0]), (lambda x: x.clamp(0, 1), [0.0, 1.0, 2.0]),
+    (lambda x: x.minimum(x.flip(0)), [1.0, 1.0]), (lambda x: x.clamp(0, 1), [0.5, 2.0]),
     (lambda x: x.prod(), [0.0, 2.0, 0.0]), (lambda x: x.prod(), [0.0, 2.0, 3.0]),
     (lambda x: x.cumprod(0), [0.0, 2.0, 3.0]), (lambda x: x.norm(), [0.0, 0.0]),
     (lambda x: x.floor() + x.round() + x.trunc() + x, [0.5, 1.0]),

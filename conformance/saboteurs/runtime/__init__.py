@@ -24,7 +24,6 @@ from conformance.saboteurs.runtime.schedule import (
     Step,
     Task,
     View,
-    alone,
     canonical,
     described,
     fused,
@@ -34,7 +33,6 @@ from conformance.saboteurs.runtime.schedule import (
     needed,
     ordered,
     planned,
-    together,
 )
 
 POISON = 0xA5
@@ -197,7 +195,7 @@ class Captured:
               ) -> tuple[Recording | None, list[tuple[str, View]]]:
         """Run the body, and note what was done."""
         session, outer = self.session, self.session.variables
-        inner = Session(session.adapter, session.options)
+        inner = session.adapter.sessions(session.adapter, session.options)
         inner.variables = {name: outer[name] for name in names}
         observed: list[tuple[str, View]] = []
         for statement in self.body:
@@ -278,6 +276,7 @@ class Adapter:
     fuse = staticmethod(fused)
     computed = staticmethod(operations.computed)
     whole = staticmethod(operations.whole)
+    sessions = Session
     eager = False
 
     def __init__(self) -> None:
@@ -297,7 +296,7 @@ class Adapter:
     def run(self, program: Program, observe: Collection[str],
             options: Options | None = None) -> Observation:
         self.seen = Observation()
-        session, self.held = Session(self, options or {}), list[tuple[str, Array]]()
+        session, self.held = self.sessions(self, options or {}), list[tuple[str, Array]]()
         with np.errstate(all="ignore"):
             self.execute(session, program["statements"], "replay" in observe)
         self.seen.values = [Value.of(name, array) for name, array in self.held]
@@ -381,52 +380,3 @@ class Adapter:
         """Forget all plans and recordings."""
         self.plans.clear()
         self.recordings.clear()
-
-
-# Other ways to be right ----------------------------------------------------------------------
-
-
-class Eager(Adapter):
-    """Runs each statement where it stands."""
-
-    eager = True
-
-
-class FusesAll(Adapter):
-    """Makes one kernel of everything."""
-
-    fuse = staticmethod(together)
-
-
-class FusesNothing(Adapter):
-    """Makes a kernel of each statement."""
-
-    fuse = staticmethod(alone)
-
-
-class SumsFromTheEnd(Adapter):
-    """Associates otherwise: a reduction begins with the last element."""
-
-    @staticmethod
-    def whole(statement: Statement, sources: Sequence[Array]) -> Array:
-        if "axes" in statement:
-            sources = [np.flip(sources[0], tuple(statement["axes"]))]
-        return operations.whole(statement, sources)
-
-
-class SaturatesCasts(Adapter):
-    """Casts numbers that an integer cannot hold to the nearest one that it can, NaN to -1."""
-
-    @staticmethod
-    def computed(statement: Statement, sources: Sequence[Array]) -> Array:
-        made = operations.computed(statement, sources)
-        if statement["do"] == "cast" and sources[0].dtype.kind == "f" and made.dtype.kind in "iu":
-            limits = np.iinfo(made.dtype)
-            x = np.trunc(sources[0].astype(np.float64))
-            made = np.where(x > limits.max, limits.max, np.where(x < limits.min, limits.min, made))
-            made = np.where(np.isnan(x), made.dtype.type(0) - made.dtype.type(1), made)
-        return made
-
-
-#: All of these have to pass.
-RIGHT = (Adapter, Eager, FusesAll, FusesNothing, SumsFromTheEnd, SaturatesCasts)

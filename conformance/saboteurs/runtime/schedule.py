@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from random import Random
@@ -222,25 +223,26 @@ def ordered(plan: Plan, seed: int | None = None) -> list[int]:
     """A legal order: the ready kernel that needs the least memory next, or a random one."""
     waits = {kernel: {each["before"] for each in plan.dependencies if each["after"] == kernel}
              for kernel in range(len(plan.kernels))}
+    touched = [{slot for step in steps for slot in uses(plan.steps[step])}
+               for steps in plan.kernels]
     random, order = Random(seed), list[int]()
+    left = Counter(slot for slots in touched for slot in slots)
     while len(order) < len(plan.kernels):
         ready = [each for each in waits if each not in order and waits[each] <= set(order)]
         order.append(random.choice(ready) if seed is not None else
-                     min(ready, key=lambda each: (growth(plan, each, order), each)))
+                     min(ready, key=lambda each: (growth(plan, each, touched[each], left), each)))
+        left.subtract(touched[order[-1]])
     return order
 
 
-def growth(plan: Plan, kernel: int, done: Sequence[int]) -> int:
+def growth(plan: Plan, kernel: int, touched: Collection[int], left: Mapping[int, int]) -> int:
     """The bytes that a kernel takes, less those that it is the last to use."""
-    left = [each for each in range(len(plan.kernels)) if each not in (*done, kernel)]
-    later = {slot for each in left for step in plan.kernels[each]
-             for slot in uses(plan.steps[step])}
     total = 0
-    for slot in {slot for step in plan.kernels[kernel] for slot in uses(plan.steps[step])}:
+    for slot in touched:
         written = any(plan.steps[step].target == slot for step in plan.kernels[kernel])
         new = written and not plan.slots[slot].before and plan.slots[slot].bytes
         total += new
-        if slot not in later and not plan.slots[slot].held:
+        if left[slot] == 1 and not plan.slots[slot].held:
             total -= plan.slots[slot].bytes
     return total
 

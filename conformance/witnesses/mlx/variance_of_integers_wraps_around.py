@@ -1,5 +1,5 @@
-"""MLX 0.32.4, CPU. The variance of integers squares and adds them as 32 bits: of 2**30 and 2**30 +
-2 it is 4.6e18. NumPy computes with floats.
+"""MLX 0.32.4, CPU. The variance of integers squares and adds them as 32 bits: of `2**30` and
+`2**30 + 2` it is 4.6e18. NumPy computes with floats.
 """
 import mlx.core as mx
 

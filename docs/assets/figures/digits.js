@@ -210,7 +210,7 @@ figures("digits", async (body, {samples}) => {
     const kernels = [], started = performance.now();
     const {output} = await network.run({x: values}, (kernel) => kernels.push(kernel));
     const time = performance.now() - started, best = output.indexOf(Math.max(...output));
-    answer.textContent = empty ? "Draw a digit." : `${best}, with ${Math.round(100 * output[best])} %` +
+    answer.textContent = empty ? "nothing yet: draw a digit" : `${best}, with ${Math.round(100 * output[best])} %` +
       (label === null ? "" : ` (somebody meant ${label})`);
     bars.forEach((bar, digit) => {
       bar.children[1].style.width = `${empty ? 0 : 70 * output[digit]}%`;
