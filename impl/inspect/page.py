@@ -24,7 +24,8 @@ STYLE = """
 :root[data-theme=dark] { color-scheme: dark; DARK }
 :root[data-theme=light] { color-scheme: light; }
 * { box-sizing: border-box; }
-html { scroll-behavior: smooth; scroll-padding-top: 16px; }
+html { scroll-padding-top: 16px; }
+@media (prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth; } }
 body { margin: 0; background: var(--page); color: var(--text);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 main { max-width: 1080px; margin: 0 auto; padding: 28px 20px 64px; }

@@ -100,7 +100,9 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=1, mobile=width < 500)
         self.call("Emulation.setEmulatedMedia", features=[
-            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            # Else a page may still scroll when the place of something in it has been read.
+            {"name": "prefers-reduced-motion", "value": "reduce"}])
 
     def value(self, script: str) -> Any:
         """The value of an expression of JavaScript, awaited."""

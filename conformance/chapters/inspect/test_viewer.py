@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from conformance.chapters.export.browser import CHROMIUM
-from conformance.chapters.export.devtools import opened
+from conformance.chapters.export.devtools import Browser, opened
 from conformance.chapters.inspect.test_inspect import Page, chain, training_step
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable, inspect, nn, realize
@@ -102,6 +102,22 @@ def test_a_large_report_has_each_reason_once() -> None:
     assert not any(name == "tr" and "data-kernel" in a for name, a in page.elements)
 
 
+def drag(browser: Browser, start: float, end: float) -> None:
+    """Press on the track at an x, in its first row of kernels, and let go at another."""
+    browser.place("#track")
+    top = browser.value("document.getElementById('track').getBoundingClientRect().top")
+    browser.drag([(start, top + 120), (end, top + 120)])
+
+
+def pressed(browser: Browser, x: float) -> str:
+    """What is told of the kernel at an x of the track, once it was pressed."""
+    told = "document.querySelector('#picked h3').textContent"
+    before = browser.value(told)
+    drag(browser, x, x)
+    browser.until(f"{told} !== {before!r}")
+    return str(browser.value(told))
+
+
 @pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
 @verifies("inspect.report.large")
 def test_ten_thousand_kernels_are_looked_at(tmp_path: Path) -> None:
@@ -125,17 +141,10 @@ def test_ten_thousand_kernels_are_looked_at(tmp_path: Path) -> None:
         browser.key("Home")
         for _ in range(8):
             browser.key("+")
-        browser.place("#track")
-        top = browser.value("document.getElementById('track').getBoundingClientRect().top")
-        for _ in range(2):
-            before = browser.value(told)
-            browser.drag([(60, top + 120), (60, top + 120)])
-            browser.until(f"{told} !== {before!r}")
-            one = browser.value(told)
-            browser.drag([(300, top + 120), (120, top + 120)])
-        browser.drag([(60, top + 120), (60, top + 120)])
-        other = browser.value(told)
-        assert int(other.split()[1]) > int(one.split()[1])
+        one = pressed(browser, 60)
+        drag(browser, 300, 120)
+        other = pressed(browser, 60)
+        assert int(other.split()[1]) > int(one.split()[1]) > 0
         browser.value("""(() => { const find = document.getElementById('find');
             find.value = 'part_3'; find.dispatchEvent(new Event('input')); })()""")
         assert browser.value("document.getElementById('found').textContent") \
