@@ -24,6 +24,13 @@ class _Call:
         self.watched = watched
         self.output: Tensor | None = None
 
+    def taken(self) -> Tensor | None:
+        """The gradient of the output, and no longer kept: it stands on the layer's input, of which
+        the hook belongs to a node that would hold it, and so itself, for ever.
+        """
+        output, self.output = self.output, None
+        return output
+
 
 class BackwardHooks:
     """The functions that are called with gradients at one layer: `before` with those of the output,
@@ -67,7 +74,7 @@ class BackwardHooks:
         if place is None or not call.watched:
             return given
         entering = _passed(given[place])
-        entering.register_hook(lambda gradient: self._all(self.after, gradient, call.output))
+        entering.register_hook(lambda gradient: self._all(self.after, gradient, call.taken()))
         return (*given[:place], entering, *given[place + 1:])
 
     def left(self, layer: Any, given: tuple[Any, ...], output: Any) -> Any:
@@ -79,7 +86,8 @@ class BackwardHooks:
             return output
 
         def seen(gradient: Tensor) -> Tensor:
-            call.output = gradient = self._all(self.before, gradient)
+            gradient = self._all(self.before, gradient)
+            call.output = gradient if call.watched else None
             for hook in () if call.watched else tuple(self.after):
                 hook(layer, (None,), (gradient,))
             return gradient

@@ -1,6 +1,7 @@
 """PyTorch's functions below its layers, and its layers of rarer kinds, by value and gradient."""
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import impl.torch as ours
 from conformance.peers.missing import PARTS, TOLD, missing
 from conformance.trace import verifies
 from impl import Context, Tensor, nn
+from impl.effects import living
 from impl.errors import ArgumentError, ShapeError
 from impl.nn import functional
 
@@ -353,6 +355,21 @@ def test_gradients_at_a_layer_are_seen_and_changed() -> None:
     both.register_full_backward_hook(look("both"))
     with pytest.raises(ArgumentError, match="2 inputs"):
         both(x, x)
+    seen.clear()  # what a hook holds of values that stand on its own would live for ever
+
+
+def test_hooks_of_layers_hold_nothing_of_a_step() -> None:
+    """Neither where the input has a gradient, nor where it has none."""
+    def step() -> int:
+        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).train()
+        for layer in model:
+            layer.register_full_backward_hook(lambda layer, inward, outward: None)
+        model(Tensor(drawn(5, 3))).sum().gradient(model[0].weight)[0].numpy()
+        del model, layer
+        gc.collect()
+        return len(living())
+    step()
+    assert step() == step()
 
 
 def test_steps_of_optimisers_and_states_of_sequences_are_told() -> None:
