@@ -19,7 +19,7 @@ from impl.collectives import Span
 from impl.inspect.compare import difference_html, plain_page
 from impl.inspect.drawing import tag
 from impl.inspect.report import report_html
-from impl.inspect.text import Document, bytes_text, ordered_kernels, plural
+from impl.inspect.text import Document, bytes_text, ordered_kernels
 from impl.inspect.timeline import predicted_spans, trace
 from impl.replay import captured_functions
 
@@ -207,25 +207,27 @@ class Viewer:
 
     def _table(self, address: Callable[[int], str], served: bool) -> str:
         rows = []
+        heads = ["schedule", "begins with", "kernels", "read or written", "times"]
+        heads += ["as data", "beside each other"] if served else []
         for number, shown in enumerate(self.kept.values()):
             document = shown.document
             first = next(iter(ordered_kernels(document)), {})
-            cells = [tag("a", f"schedule {number}", href=address(number)),
+            cells = [tag("a", str(number), href=address(number)),
                      escape(first.get("label", "nothing to run")),
-                     plural(len(document["kernels"]), "kernel"),
+                     str(len(document["kernels"])),
                      bytes_text(sum(k.get("bytes", 0) for k in document["kernels"])),
                      str(shown.times)]
             if served:
-                cells.append(tag("a", "document", href=f"document/{number}") + " "
-                             + tag("a", "trace", href=f"trace/{number}"))
+                cells.append(tag("span", tag("a", "document", href=f"document/{number}") + " "
+                                 + tag("a", "trace", href=f"trace/{number}")))
                 cells.append(tag("a", f"{number - 1} and {number}",
                                  href=f"compare/{number - 1}/{number}") if number else "")
-            rows.append(tag("tr", "".join(tag("td", cell) for cell in cells)))
-        heads = ["", "begins with", "kernels", "read or written", "times"]
-        heads += ["as data", "beside each other"] if served else []
+            rows.append(tag("tr", "".join(tag("td", cell, data_head=head)
+                                          for head, cell in zip(heads, cells, strict=True))))
         head = tag("tr", "".join(tag("th", each, scope="col") for each in heads))
         return tag("section", tag("h2", "Schedules") + tag("div", tag(
-            "table", tag("thead", head) + tag("tbody", "".join(rows))), class_="wide")
+            "table", tag("thead", head) + tag("tbody", "".join(rows)), class_="cards"),
+            class_="wide")
             + (tag("p", f"{self.left_out} later schedules were not kept.") if self.left_out else "")
             + (tag("p", "Two others: compare/0/2 at the end of the address.", class_="soft")
                if served and len(self.kept) > 2 else ""))
