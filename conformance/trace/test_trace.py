@@ -240,6 +240,12 @@ def test_lock_does_not_see_line_breaks(tree: Path, edit: Edit) -> None:
     assert trace.check(tree) == []
 
 
+def test_what_a_test_of_saboteurs_has_for_itself_is_none(tree: Path) -> None:
+    (tree / "conformance/saboteurs/test_them.py").write_text(
+        'class Harmless:\n    rule = "memory.reuse.disjoint"\n', encoding="utf-8")
+    assert "Harmless" not in {place.name for place in trace.load(tree).saboteurs}
+
+
 def test_a_law_needs_a_saboteur_that_works_around_any_implementation(tree: Path,
                                                                      edit: Edit) -> None:
     edit("conformance/saboteurs/__init__.py", '"memory.reuse.disjoint"', '""')

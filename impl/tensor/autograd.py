@@ -91,7 +91,8 @@ class Autograd(Creation):
         """Call hook(gradient) with the gradient of this tensor whenever it is on the way of one;
         what it returns, unless that is None, is used in its place.
 
-        Of a result only the uses after this call are seen: register before it is used.
+        Of a result only the uses after this call are seen: register before it is used. A hook that
+        holds what is computed from this tensor keeps both until `remove()` (spec/gradient.md).
 
         Returns:
             A handle with `remove()`.

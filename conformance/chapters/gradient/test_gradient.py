@@ -17,6 +17,7 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Tensor, dtypes, func
+from impl.effects import living
 from impl.errors import DTypeError, GraphError, ShapeError
 from impl.gradient import compute_gradient, nodes
 from impl.ir import Ops, UOp, toposort
@@ -728,6 +729,23 @@ def test_hooks_are_called_through_what_was_computed() -> None:
         held.sum().gradient(w)
     with pytest.raises(DTypeError, match="int32 has no gradient"):
         Tensor([1]).register_hook(print)
+
+
+@verifies("gradient.hook.instead")
+def test_a_hook_that_is_removed_holds_nothing() -> None:
+    def used() -> None:
+        x = Tensor([1.0, 2.0], requires_grad=True)
+        inner, later = x * 2, list[Tensor]()
+        handle = inner.register_hook(lambda gradient: later[0] + gradient)
+        later.append(inner * 3)
+        assert later[0].sum().gradient(x)[0].tolist() == [18.0, 30.0]
+        handle.remove()
+    used()
+    gc.collect()
+    before = len(living())
+    used()
+    gc.collect()
+    assert len(living()) == before
 
 
 @verifies("gradient.hook.accumulated")

@@ -126,6 +126,8 @@ def test_ten_thousand_kernels_are_looked_at(tmp_path: Path) -> None:
     path = inspect.html_report(document, tmp_path / "report.html")
     with opened() as browser:
         browser.open(path.as_uri(), 400)
+        moving = "getComputedStyle(document.documentElement).scrollBehavior"
+        assert browser.value(moving) == "auto"  # who wants less motion gets none
         rows = "document.querySelectorAll('#rows [role=option]').length"
         told = "document.querySelector('#picked h3').textContent"
         assert 0 < browser.value(rows) < 60
@@ -287,6 +289,19 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
     with Context(VIZ=1, DEVICE="REFERENCE"):
         yield viewer
     closed(viewer)
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+@verifies("inspect.viewer.served+2")
+def test_the_list_of_schedules_fits_a_narrow_page(watching: Viewer) -> None:
+    for number in range(2):
+        (Tensor([1.0, 2.0]).sum() + number).realize()
+    with opened() as browser:
+        browser.open(watching.address, 400)
+        assert browser.value("document.links.length") > 4
+        for sides in browser.value("[...document.querySelectorAll('html, .wide')]"
+                                   ".map(each => [each.scrollWidth, each.clientWidth])"):
+            assert sides[0] <= sides[1]
 
 
 @verifies("inspect.viewer.served+2")
