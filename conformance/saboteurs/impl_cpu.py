@@ -76,6 +76,23 @@ class NewFlagsForOldCompilers(ImplPatch):
         return lambda command, seconds: ()
 
 
+class LibrariesForNobody(ImplPatch):
+    rule = "cpu.compile.linked"
+    description = "a kernel that calls a function of a library is linked without it"
+    first = "test_what_calls_nothing_is_linked_without_libraries"
+    target = "impl.cpu.compiler:_LIBRARIES"
+
+    def replacement(self, original: Any) -> Any:
+        return original[:1]
+
+
+class LibrariesForAll(LibrariesForNobody):
+    description = "every kernel is linked with libraries"
+
+    def replacement(self, original: Any) -> Any:
+        return original[1:]
+
+
 class CompilersWithoutNames(Edit):
     rule = "cpu.compile.failure"
     description = "the error does not name the compiler that CC asks for"

@@ -1,6 +1,7 @@
 """Compiling, the cache of compiled kernels, the table of launches. Chapter: spec/cpu.md."""
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import math
@@ -28,7 +29,7 @@ from impl.device import Device
 from impl.dtypes import DType, dtypes
 from impl.errors import CompileError
 from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
-from impl.render import symbol
+from impl.render import SourceText, symbol
 
 ROOT = Path(__file__).parents[3]
 
@@ -243,6 +244,26 @@ def test_what_stood_beside_a_refused_kernel_is_kept(
     assert GlobalCounters.compiled == before + 1
 
 
+@verifies("cpu.compile.linked")
+@pytest.mark.skipif(sys.platform != "linux", reason="another linker")
+def test_what_calls_nothing_is_linked_without_libraries(tmp_path: Path) -> None:
+    said, script = tmp_path / "said", tmp_path / "compiler"
+    name, *words = compiler.required_compiler()
+    script.write_text(f'#!/bin/sh\necho "$@" >> {said}\nexec {name} "$@"\n')
+    script.chmod(0o755)
+    calls = "{ double x = *((double **)args)[0]; *((double **)args)[0] = fma(tgamma(x), x, 1); }"
+    before = "double tgamma(double), fma(double, double, double);"
+    for text, libraries, stored in (("{ *((double **)args)[0] += 1; }", 0, 6), (calls, 1, 121)):
+        source = SourceText("one", text, (before,), "void {name}(void **args)")
+        made = compiler.compile_unit([str(script), *words], [("one", source)], "")
+        assert ("-lm" in said.read_text().splitlines()[-1]) == libraries
+        path = tmp_path / f"{stored}.so"
+        path.write_bytes(made)
+        value = ctypes.c_double(5)
+        ctypes.CDLL(str(path))[symbol("one")](ctypes.byref(ctypes.pointer(value)))
+        assert value.value == stored
+
+
 # Values
 
 
@@ -308,8 +329,8 @@ def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
     fast = results(asts, dtype)
     forget(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(compiler, "FLAGS", ("-O0", "-std=gnu11", "-shared", "-fPIC", "-fwrapv",
-                                      "-ffp-contract=off", "-w"))
+        patch.setattr(compiler, "FLAGS", ("-O0", "-std=gnu11", "-fPIC", "-fwrapv",
+                                          "-ffp-contract=off", "-w"))
         Device["CPU"].compile(asts)
         assert GlobalCounters.compiled > len(asts) // 2
         plain = results(asts, dtype)
