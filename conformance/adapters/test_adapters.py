@@ -39,6 +39,7 @@ def expected(name: str) -> list[Expectation]:
     return Expectation.read(path) if path.exists() else []
 
 
+@pytest.mark.slow
 def test_numpy_fails_where_it_is_known_to_and_nowhere_else() -> None:
     subject = Subject.of("conformance.adapters.numpy_adapter:Adapter")
     found = run_suite(subject, collect(), expected=expected("numpy"))
@@ -58,6 +59,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_an_implementation_in_c_passes_every_test_of_values(interpreter: Path) -> None:
     subject = Subject.of(command=str(interpreter))
     try:

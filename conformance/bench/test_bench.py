@@ -43,6 +43,7 @@ def test_worse_is_seen_and_better_is_not() -> None:
         "a: 102.1, recorded 100.0", "b: 1.0, recorded 0.0", "c: not measured, recorded 1.0"]
 
 
+@pytest.mark.slow
 @pytest.mark.device("CPU")
 def test_a_quick_run_has_sane_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = _quick(tmp_path, "--against", "none")

@@ -226,6 +226,7 @@ def _run(path: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.device("CPU")
 def test_a_run_is_merged_shown_and_drawn(tmp_path: Path,
                                          capsys: pytest.CaptureFixture[str]) -> None:

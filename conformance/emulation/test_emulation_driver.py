@@ -392,6 +392,7 @@ def check_images() -> None:
 CHECKS = [check for name, check in sorted(globals().items()) if name.startswith("check_")]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_cuda_bindings_on_the_mock(check: Callable[[], None],

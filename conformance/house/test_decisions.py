@@ -169,6 +169,7 @@ def found_in(text: str, finder: Finder) -> Iterator[int]:
     return (getattr(node, "lineno", 0) for node in nodes_of(text) if finder(node))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DECISIONS)
 def test_one_module_decides(name: str) -> None:
     rooms, finder, _ = DECISIONS[name]

@@ -91,12 +91,14 @@ def upward_imports(path: Path, root: Path, slugs: list[str]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_lead_to_earlier_chapters(path: Path) -> None:
     found = upward_imports(path, ROOT, SLUGS)
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_what_another_module_uses_has_a_public_name(path: Path) -> None:
     private = [f"{name_of(path)}:{node.lineno}: {alias.name}"
@@ -121,6 +123,7 @@ def packages(path: Path) -> set[str]:
     return {parts[0] if parts[0] != "conformance" else ".".join(parts[:2]) for parts in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_the_implementation_does_not_know_its_suite(path: Path) -> None:
     known = [name for name in packages(path) if name.startswith("conformance")]
@@ -304,6 +307,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
     assert not found, f"one name for several classes: {found}"
 
 
+@pytest.mark.slow
 def test_a_function_that_is_imported_has_a_name_of_its_own() -> None:
     """Two modules may have a function of one name only where callers write the module's, too."""
     # Those of array_api and torch have names of others, and are imported by nobody else.

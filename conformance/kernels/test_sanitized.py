@@ -45,6 +45,7 @@ def test_what_stays_inside_runs() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "120.0"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shift", "store", "steps"), [
     (1, 0, "[]"), (0, -1, "[]"), (0, 1, "['UPCAST(0,16)']")])
 def test_one_element_outside_is_found(shift: int, store: int, steps: str) -> None:

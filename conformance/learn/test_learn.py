@@ -58,6 +58,7 @@ def check(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     return run(folder, "check", "memory")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG)
 def test_a_wrong_planner_is_shown_the_smallest_counterexample(text: str, said: str,
                                                               tmp_path: Path) -> None:
@@ -73,6 +74,7 @@ def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert found.stdout.startswith("raised: your file has no function `moved`\n")
 
 
+@pytest.mark.slow
 def test_what_only_the_tests_show_is_red_too(tmp_path: Path) -> None:
     """Our planner asks for `meets` only where none of its quick ways reaches the bound."""
     found = check(tmp_path, """
@@ -97,6 +99,7 @@ def test_what_was_ended_is_not_green(monkeypatch: pytest.MonkeyPatch) -> None:
     assert learn._tested("fragments") == ["kernel.mma.value"]
 
 
+@pytest.mark.slow
 def test_our_planner_passes(tmp_path: Path) -> None:
     found = check(tmp_path, "")
     assert found.returncode == 0, found.stdout

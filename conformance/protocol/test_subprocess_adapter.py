@@ -124,6 +124,7 @@ def test_the_demo_agrees_with_the_oracle(naive: SubprocessAdapter) -> None:
         assert not oracle.differences(program, naive.run(program, {"values"}).values)
 
 
+@pytest.mark.slow
 def test_the_demo_passes_the_suite(naive: SubprocessAdapter) -> None:
     subject = Subject(naive, "", naive.command, "quick")
     report = run_suite(subject, collect())

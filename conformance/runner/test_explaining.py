@@ -98,6 +98,7 @@ def flip(folder: Path) -> Path:
 # Errors of an adapter ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolated", [False, True], ids=["in this process", "in another one"])
 def test_an_error_says_where_it_was_raised(isolated: bool) -> None:
     assertion, lookup = line_of("            raise Assertion"), line_of('x.transpose(s["axes"])}')
@@ -248,6 +249,7 @@ def test_a_file_without_a_program_is_named(text: str | None, tmp_path: Path,
         witness_of(tmp_path / "report.jsonl")
 
 
+@pytest.mark.slow
 def test_what_hypothesis_finds_is_made_small_and_can_be_run_again() -> None:
     subject: Subject = Subject.of(f"{__name__}:WrongElsewhere")
     check = [each for each in collect(["effects"]) if "hypothesis" in each.name]

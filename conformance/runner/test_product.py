@@ -29,6 +29,7 @@ sys.exit(main(sys.argv[1:]))
 NAIVE = f"{sys.executable} {ROOM / 'demo' / 'naive.py'}"
 
 
+@pytest.mark.slow
 def test_the_wheel_runs_where_neither_the_implementation_nor_pytest_is(tmp_path: Path) -> None:
     pytest.importorskip("setuptools", minversion="77", reason="it builds the wheel")
     source, there = tmp_path / "source", tmp_path / "there"

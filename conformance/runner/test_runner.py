@@ -62,6 +62,7 @@ SCHEDULED = [check for check in collect() if check.tier in ("schedule", "order",
 OF_PLANS = [check for check in collect() if check.tier == "cache"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manner", ["no documents", "empty documents"])
 def test_a_rule_whose_condition_never_occurs_is_not_passed(manner: str) -> None:
     """It has not been verified: there was nothing that could have broken it."""
@@ -193,6 +194,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 @pytest.mark.parametrize("words", [
     ["--chapter", "effects"], ["fuzz", "--count", "100000", "--chunk", "20"],

@@ -16,6 +16,7 @@ from conformance.saboteurs.finding import search, search_apart
 from conformance.saboteurs.impl_patches import ImplPatch, all_patches, full_name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saboteur", all_patches(), ids=lambda each: type(each).__name__)
 def test_a_test_of_its_rule_finds_it(saboteur: ImplPatch) -> None:
     assert saboteur.description

@@ -44,6 +44,7 @@ def test_what_takes_too_long_is_neither_found_nor_alive() -> None:
     assert not mutants.speed([(endless, found)], [3.0])
 
 
+@pytest.mark.slow
 def test_what_shows_the_same_is_no_part_of_the_rate() -> None:
     file, *_ = mutants.SUBJECTS["runtime"][1][0].rpartition("*")
     code = (ROOT / file / "schedule.py").read_text(encoding="utf-8")

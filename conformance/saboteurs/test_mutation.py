@@ -43,6 +43,7 @@ def test_every_sort_of_change_is_made_where_something_is_decided() -> None:
     assert not [old for old, _ in found if "messages" in old or "alone" in old or "3 + 4" in old]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=lambda each: each.name)
 def test_every_mutant_compiles_and_is_another_program(target: Target) -> None:
 
@@ -57,6 +58,7 @@ def test_every_mutant_compiles_and_is_another_program(target: Target) -> None:
         assert ast.unparse(changed) != whole, mutant
 
 
+@pytest.mark.slow
 def test_a_run_says_what_was_found(tmp_path: Path) -> None:
     """Of the checker, where every mutant of a sample this small is found or written down."""
     report = tmp_path / "mutation.json"

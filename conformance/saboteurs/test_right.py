@@ -32,6 +32,7 @@ def results(which: type[Adapter], chapters: tuple[str, ...], name: str = "") -> 
             if name in check.name and "process" not in check.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", RIGHT[1:], ids=lambda each: each.__name__)
 def test_nothing_is_said_against_other_ways_to_be_right(which: type[Adapter]) -> None:
     found = results(which, SCHEDULING if which in SCHEDULERS else NUMBERS)

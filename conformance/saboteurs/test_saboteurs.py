@@ -16,6 +16,7 @@ def checks() -> Sequence[Check]:
     return collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saboteur", all_saboteurs(), ids=lambda each: type(each).__name__)
 def test_a_check_of_its_rule_kills_it(saboteur: Saboteur, checks: Sequence[Check]) -> None:
     assert saboteur.description

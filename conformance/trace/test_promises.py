@@ -11,6 +11,7 @@ def rows() -> list[tuple[str, str, int, int, int, str]]:
     return list(promises.rows())
 
 
+@pytest.mark.slow
 def test_each_promise_has_rules_tests_and_mistakes(
         rows: list[tuple[str, str, int, int, int, str]]) -> None:
     assert [row[0] for row in rows if not min(row[2:5])] == []

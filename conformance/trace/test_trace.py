@@ -99,6 +99,7 @@ def edit(tree: Path) -> Edit:
     return replace
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "spec").is_dir(), reason="needs a source checkout")
 def test_this_project_passes() -> None:
     problems = trace.check(ROOT)
@@ -315,6 +316,7 @@ def test_verifies_marks_a_test_and_stacks() -> None:
                              ("memory.reuse.disjoint", "memory")]
 
 
+@pytest.mark.slow
 def test_a_chapter_states_its_laws_first() -> None:
     rules = trace.load(ROOT).rules
     late = [f"{law.file}:{law.line}: {law.id} stands below the note {note.id}"

@@ -156,6 +156,7 @@ def test_threads_share_rows_that_are_copied_out_of_order(rows: int, columns: int
     assert rows < 512 or not straight[0].startswith("CUT"), "these rows are read as they lie"
 
 
+@pytest.mark.slow
 @verifies("choosing.product.parts+2")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize(("rows", "columns", "batch"), [

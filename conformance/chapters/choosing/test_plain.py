@@ -157,6 +157,7 @@ def test_what_a_kernel_reads_stays_in_the_caches() -> None:
         apply_steps(ast, [Upcast(0, 16), Stream(0)])
 
 
+@pytest.mark.slow
 @verifies("choosing.plain.lanes")
 @pytest.mark.device("CPU")
 @pytest.mark.parametrize("shape", [(5,), (3, 7), (17, 1), (1, 40), (2, 3, 37), (0, 4)])
@@ -265,6 +266,7 @@ def test_short_rows_lie_abreast() -> None:
     assert "ABREAST" not in str(names(kb.softmax(203, 17)) + names(kb.softmax(20, 10)))
 
 
+@pytest.mark.slow
 @verifies("steps.value.equal")
 @pytest.mark.device("CPU")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])

@@ -318,6 +318,7 @@ def results(asts: Sequence[UOp], dtype: DType) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 @verifies("cpu.flags.safe")
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint8],
                          ids=lambda d: d.name)
@@ -375,6 +376,7 @@ def test_a_float_that_was_an_integer_is_one(kind: DType, whole: DType) -> None:
         assert np.isfinite(seen).all() and (seen == np.trunc(seen)).all()
 
 
+@pytest.mark.slow
 @verifies("cpu.flags.safe")
 @verifies("conventions.zero.sign")
 @pytest.mark.parametrize("noopt", [0, 1])
@@ -556,6 +558,7 @@ def test_files_get_their_names_in_order_when_they_are_whole(
     assert sum(name.startswith("kernel-") for name in whole) == 2
 
 
+@pytest.mark.slow
 @verifies("cpu.cache.whole")
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """Several at once, all with the same kernels: each gets right ones, and no rest is left."""
@@ -589,6 +592,7 @@ time.sleep(60)  # if it has been as quick as that
 """
 
 
+@pytest.mark.slow
 @verifies("cpu.cache.whole")
 @pytest.mark.parametrize("moment", [-1, -2, -3, 0.05, 0.12, 0.3])
 def test_a_killed_process_leaves_nothing_wrong(fresh: Path, monkeypatch: pytest.MonkeyPatch,

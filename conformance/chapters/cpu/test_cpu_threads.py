@@ -117,6 +117,7 @@ def random_shared(ast: UOp, seed: int) -> UOp:
     return ast
 
 
+@pytest.mark.slow
 @verifies("steps.value.equal")
 @verifies("steps.threads.refused+2")
 def test_random_kernels_store_the_same_with_threads() -> None:
@@ -396,6 +397,7 @@ def expected(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
             "half": x.astype(np.float16).astype(np.float64).sum(), "loss": log[:, 0].mean()}
 
 
+@pytest.mark.slow
 @verifies("cpu.threads.equal")
 @verifies("cpu.threads.process")
 @verifies("cpu.threads.count")
@@ -419,6 +421,7 @@ def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
     assert (found.stdout, found.returncode) == ("fine with workers\n", 0), found.stderr
 
 
+@pytest.mark.slow
 @verifies("cpu.threads.equal")
 @pytest.mark.parametrize("shape", [(37, 53, 19), (64, 128, 32), (3, 1000, 7), (1, 5, 1)])
 def test_results_do_not_depend_on_who_did_what(shape: tuple[int, int, int]) -> None:

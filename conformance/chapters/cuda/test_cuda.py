@@ -679,6 +679,7 @@ def test_times_come_from_events(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_times)
 
 
+@pytest.mark.slow
 @verifies("custom.value.equal")
 def test_kernels_of_the_user(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(values_on_cuda)

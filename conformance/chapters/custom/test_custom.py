@@ -106,12 +106,14 @@ def values_on(device: str) -> None:
         np.testing.assert_allclose(after[0].numpy(), NUMBERS * 0.5, 1e-5, 1e-6)
 
 
+@pytest.mark.slow
 @verifies("custom.value.equal")
 @on_each_device
 def test_values_on_every_device(device: str) -> None:
     values_on(device)
 
 
+@pytest.mark.slow
 @verifies("custom.value.equal")
 @verifies("custom.text.value")
 def test_values_on_an_emulated_metal(emulation_folder: Path) -> None:
@@ -138,6 +140,7 @@ def guide_on(device: str) -> None:
         assert run_text(text, "own-kernels.md") >= 6
 
 
+@pytest.mark.slow
 @verifies("custom.value.equal")
 @verifies("custom.gradient.given+2")
 @on_each(tuple(kind for kind in DEVICES if kind != "CPU"))

@@ -100,6 +100,7 @@ def test_without_a_compiler_there_is_one_line() -> None:
     assert run.stdout.split() == ["REFERENCE"] * 2 and run.stderr == ""
 
 
+@pytest.mark.slow
 @verifies("device.default.line")
 def test_the_main_job_runs_without_a_compiler(tmp_path: Path) -> None:
     """A machine with Python and NumPy alone: no program can be found, ziglang is not installed."""

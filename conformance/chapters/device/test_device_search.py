@@ -128,6 +128,7 @@ def test_steps_are_searched_on_cuda(on_gpu: Callable[[Check], None]) -> None:  #
     on_gpu(check_cuda)
 
 
+@pytest.mark.slow
 @needs_emulator
 @pytest.mark.usefixtures("fresh")
 @verifies("searching.trial.harmless")

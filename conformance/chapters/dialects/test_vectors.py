@@ -90,6 +90,7 @@ def empty(dtype: DType, count: int = COUNT) -> np.ndarray:
     return kb.from_host(np.zeros(count), dtype)
 
 
+@pytest.mark.slow
 @verifies("dialects.vector.equal")
 @pytest.mark.parametrize("op", [*_UNARY, *_BINARY, Ops.DIV], ids=lambda op: op.name)
 def test_arithmetic_of_floats(checks: Checks, op: Ops) -> None:
@@ -103,6 +104,7 @@ def test_arithmetic_of_floats(checks: Checks, op: Ops) -> None:
               (16,) if dtype is not dtypes.float32 else WIDTHS)
 
 
+@pytest.mark.slow
 @verifies("dialects.vector.equal")
 @pytest.mark.parametrize("dtype, op", [
     (dtype, op) for dtype in (*INTEGERS, dtypes.bool) for op in (*_BINARY, *_WHOLE, Ops.NEG)
@@ -146,6 +148,7 @@ def test_comparisons_and_choices(checks: Checks, dtype: DType) -> None:
         checks.add(elementwise(chosen, i), empty(wide), [one, two], wide, (16,))
 
 
+@pytest.mark.slow
 @verifies("dialects.vector.equal")
 @pytest.mark.parametrize("target", ALL, ids=lambda d: d.name)
 def test_casts(checks: Checks, target: DType) -> None:
@@ -170,6 +173,7 @@ def test_bits_of_other_types(checks: Checks, target: DType) -> None:
         checks.add(elementwise(value, i), empty(target, 64), [given], target, (16,))
 
 
+@pytest.mark.slow
 @verifies("dialects.vector.equal")
 @pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
 def test_loads_of_all_sorts(checks: Checks, dtype: DType) -> None:
@@ -220,6 +224,7 @@ def test_indices_as_values(checks: Checks, far: int) -> None:
         checks.add(elementwise(chosen, i), empty(dtype, 64), [], dtype, (8, 16))
 
 
+@pytest.mark.slow
 @verifies("dialects.vector.equal")
 @pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM], ids=lambda o: o.name)
@@ -270,6 +275,7 @@ def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype:
         np.testing.assert_array_equal(value.numpy(), given + np.array(1, dtype))
 
 
+@pytest.mark.slow
 @verifies("dialects.vector.memory+2")
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_squares_are_transposed_in_registers(size: int) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from conformance.chapters.cuda.test_cuda import needs_mock
 from conformance.chapters.distributed.test_distributed import needs_mpi, started
 from conformance.emulation import driver
@@ -114,6 +116,7 @@ def emulated(count: int, program: str, folder: Path, fails: bool = False,
                                      "PYTHONPATH": jobs.environment()["PYTHONPATH"], **more})
 
 
+@pytest.mark.slow
 @needs_mpi
 @needs_mock
 @verifies("distributed.nccl.calls")

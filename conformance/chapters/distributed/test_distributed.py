@@ -86,6 +86,7 @@ sys.stdout.write(f"{me} right\\n")
 """
 
 
+@pytest.mark.slow
 @needs_mpi
 @verifies("distributed.value.equal")
 @pytest.mark.parametrize("count", [2, 3])
@@ -93,6 +94,7 @@ def test_values_are_those_of_one_process(count: int, tmp_path: Path) -> None:
     assert started(count, VALUES, tmp_path) == [f"{rank} right" for rank in range(count)]
 
 
+@pytest.mark.slow
 @needs_mpi
 @verifies("distributed.late.named+3")
 def test_who_hangs_is_named_by_all_others() -> None:
@@ -326,6 +328,7 @@ sys.stdout.write("right\\n")
 """
 
 
+@pytest.mark.slow
 @needs_mpi
 @verifies("collectives.span.named")
 @verifies("multi.local.whole")
@@ -356,6 +359,7 @@ for captured in (lambda f: f, TinyJit):
 """
 
 
+@pytest.mark.slow
 @needs_mpi
 @verifies("distributed.value.equal")
 def test_each_way_is_as_on_one_device_and_sends_what_it_needs(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def test_random_functions_show_what_their_bodies_show(monkeypatch: pytest.Monkey
     assert tally.share > 0.7 and tally.replayed > 30, tally.line()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [each for each in changed.PROGRAMS if any(
     word in each.name for word in ("replaced", "adds", "carries", "generator", "import inside",
                                    "partial", "told", "of an error", "__getattr__",
@@ -53,6 +54,7 @@ def test_hidden_changes_are_seen(program: changed.Changed) -> None:
         assert changed.played(program, TinyJit)[0] == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["texts_as_keys", "named_tuples", "partials", "carried_state",
                                   "decorated", "flags", "managed", "smoothed", "collected",
                                   "layers_made_inside", "eval_and_back", "put_back", "namespaces",
@@ -544,6 +546,7 @@ _STATES = [
      "class Q: d = D(); n = 1\nq = Q()", "q.n = 5")]
 
 
+@pytest.mark.slow
 @verifies("replay.guard.complete", observe="replay")
 @verifies("following.reads.places", observe="replay")
 def test_what_python_can_read_and_change() -> None:

@@ -27,6 +27,7 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(-5, 6, shape).astype(np.int32)
 
 
+@pytest.mark.slow
 @verifies("ranges.order.combined+2")
 @verifies("tensor.running.value")
 @pytest.mark.parametrize("device, settings", DEVICES)
@@ -123,6 +124,7 @@ def test_running_results_by_key(device: str, settings: dict[str, int]) -> None:
             np.testing.assert_array_equal(Tensor(node).numpy(), wanted)
 
 
+@pytest.mark.slow
 @verifies("ranges.order.combined+2")
 @pytest.mark.parametrize("device, settings", DEVICES)
 def test_scatter(device: str, settings: dict[str, int]) -> None:
@@ -208,6 +210,7 @@ def sorted_places(row: np.ndarray, descending: bool) -> list[int]:
     return sorted(range(len(row)), key=key)
 
 
+@pytest.mark.slow
 @verifies("tensor.sort.order")
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "int32", "uint32", "int64",
                                    "uint64", "float16", "float32", "float64"])

@@ -148,6 +148,7 @@ def test_a_write_takes_the_gradient_of_its_region() -> None:
     assert (left.tolist(), right.tolist()) == ([400, 0, 800], [500])
 
 
+@pytest.mark.slow
 @verifies("gradient.value.derivative")
 @pytest.mark.parametrize("function", all_of(UNARY))
 def test_functions_of_one_number(function: Function) -> None:

@@ -101,6 +101,7 @@ def operations(value: Tensor) -> set[Ops]:
     return found
 
 
+@pytest.mark.slow
 @verifies("gradient.value.derivative")
 @verifies("rewrite.rule.named")
 @pytest.mark.parametrize("rule", GRADIENTS.rules, ids=lambda rule: rule.name)

@@ -297,6 +297,7 @@ def test_lanes_take_neighbours() -> None:
     assert "UPCAST" not in "".join(chosen(doubled(3, 1024, INT)).arg.steps)  # too few for all lanes
 
 
+@pytest.mark.slow
 @verifies("steps.value.equal")
 @pytest.mark.parametrize(("columns", "dtype"), [(256, INT), (1024, FLOAT), (2000, FLOAT),
                                                 (516, dtypes.float16)])
@@ -339,6 +340,7 @@ TYPES = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes
          dtypes.uint64, dtypes.int32, dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.bool)
 
 
+@pytest.mark.slow
 @verifies("cuda.text.legal")
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda each: each.name)
 def test_nvrtc_takes_exchanges_and_wide_accesses(dtype: DType) -> None:
@@ -367,6 +369,7 @@ def test_address_spaces_of_exchanges_and_wide_accesses(dtype: DType) -> None:
 # Drawn lists
 
 
+@pytest.mark.slow
 @verifies("steps.value.equal")
 @verifies("steps.legal.refused")
 def test_drawn_lists_for_lanes_equal_no_steps() -> None:

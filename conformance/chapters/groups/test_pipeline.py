@@ -238,6 +238,7 @@ def test_each_lane_waits_once_in_an_iteration() -> None:
         assert f"wait_group {amount - 2};" in text and "cp.async.cg" in text
 
 
+@pytest.mark.slow
 @needs_emulator
 @verifies("lowering.wait.lanes")
 @verifies("render.copy.ahead")
@@ -256,6 +257,7 @@ def test_products_whose_operands_are_copied_early() -> None:
             close(plain, right, dtypes.float16, UNIT, sizes[2])
 
 
+@pytest.mark.slow
 @needs_emulator
 @verifies("render.copy.ahead")
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, FLOAT],

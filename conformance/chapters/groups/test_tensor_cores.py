@@ -483,6 +483,7 @@ def test_warps_compute_products_of_all_layouts() -> None:
         close(out, right, unit.dtype, unit, sizes[2])
 
 
+@pytest.mark.slow
 @needs_emulator
 @verifies("render.mma.registers")
 @verifies("steps.padding.untouched")

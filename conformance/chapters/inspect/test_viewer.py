@@ -304,6 +304,7 @@ def test_the_list_of_schedules_fits_a_narrow_page(watching: Viewer) -> None:
             assert sides[0] <= sides[1]
 
 
+@pytest.mark.slow
 @verifies("inspect.viewer.served+2")
 def test_pages_are_given_while_a_program_schedules(watching: Viewer) -> None:
     over, statuses, kept = threading.Event(), list[int](), list[Any]()

@@ -306,6 +306,7 @@ def test_integer_powers(device: str, dtype: DType) -> None:
     assert computed(Ops.POW, dtype, device, one, two).tolist() == [int(w) for w in wanted]
 
 
+@pytest.mark.slow
 @on_each_processor
 @verifies("conventions.integers.exact")
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)

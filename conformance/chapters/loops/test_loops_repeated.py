@@ -136,6 +136,7 @@ def test_a_carry_lies_where_it_is_stacked(stacked: Callable[[Any, Any], Any], st
                                        1e-6)
 
 
+@pytest.mark.slow
 @verifies("loops.carry.stacked")
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("computed", [False, True])

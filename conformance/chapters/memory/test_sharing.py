@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from conformance.chapters.dependencies.orders import in_every_order, realized
 from conformance.kernels.footprint import events
@@ -89,6 +90,7 @@ def test_a_chain_of_sums_needs_one_temporary_and_a_flip_two() -> None:
     assert not taken(planned(((x + 1).flip(0) * 2).flip(0) - 3, fuse=False))
 
 
+@pytest.mark.slow
 @verifies("memory.take-over.legal")
 def test_values_where_memory_is_taken_over() -> None:
     for number in range(20):

@@ -122,6 +122,7 @@ def functions(dtype: Any) -> list[UOp]:
             for value in values]
 
 
+@pytest.mark.slow
 @needs_emulator
 @verifies("metal.values.reference")
 @pytest.mark.parametrize("dtype", [dtypes.uint8, dtypes.int64, dtypes.float16, dtypes.bfloat16,

@@ -31,6 +31,7 @@ def filled(name: str) -> Any:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", models.CASES)
 def test_names_values_and_gradients_are_those_of_the_original(name: str) -> None:
     assert models.difference(models.ask_ours(models.CASES[name]), models.expected(name)) == ""

@@ -8,6 +8,7 @@ from conformance.trace import ROOT
 from impl import Context
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "blocks"), [
     ("api/models.md", 2), ("gpt2.md", 5), ("writing.md", 7), ("language-models.md", 5),
     ("sentences.md", 3), ("pictures.md", 3), ("speech.md", 3), ("diffusion.md", 3)])

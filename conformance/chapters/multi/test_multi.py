@@ -568,6 +568,7 @@ def test_a_wish_is_followed_if_nothing_more_is_sent(
     assert (asked.numpy() == value.numpy()).all()
 
 
+@pytest.mark.slow
 @verifies("multi.value.equal")
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_cache_grows_by_a_row_in_each_call(axis: int) -> None:
@@ -704,6 +705,7 @@ def test_a_part_that_is_in_memory_is_a_place_too() -> None:
     assert target.tolist() == [[6], [3]]
 
 
+@pytest.mark.slow
 @verifies("multi.value.equal")
 @verifies("multi.shards.held+2")
 def test_random_programs_on_random_meshes_also_as_replays() -> None:

@@ -102,6 +102,7 @@ def test_a_step_with_ring_attention_is_that_of_one_device() -> None:
     same([loss, *slopes], [expected, *theirs])
 
 
+@pytest.mark.slow
 @verifies("multi.value.equal")
 def test_a_pipeline_is_the_layers_one_after_the_other() -> None:
     """Each turn but the last sends a microbatch on, and its gradient back."""

@@ -109,6 +109,7 @@ def one_device() -> tuple[list[float], dict[str, np.ndarray]]:
         return trained(nowhere, lambda x: x)
 
 
+@pytest.mark.slow
 @verifies("multi.value.equal")
 @pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
 @pytest.mark.parametrize("way", WAYS)

@@ -37,6 +37,7 @@ def played(kind: str, fused: bool) -> tuple[list[Any], Any]:
     return found, optimizer
 
 
+@pytest.mark.slow
 @verifies("replay.state.eager", observe="replay")
 @pytest.mark.parametrize("kind", ["SGD", "AdamW", "NAdam", "Lion"])
 def test_a_fused_step_is_a_step(kind: str) -> None:

@@ -80,6 +80,7 @@ def random_lanes(ast: UOp, seed: int) -> UOp:
     return ast
 
 
+@pytest.mark.slow
 @verifies("opencl.values.reference")
 @verifies("steps.value.equal")
 def test_random_kernels_store_what_the_reference_stores() -> None:
@@ -135,6 +136,7 @@ def test_integers_are_exact_at_their_limits() -> None:
         check_stored(ast, [dtypes.bool if op is Ops.CMPLT else dtype for op in _OPERATIONS], a, b)
 
 
+@pytest.mark.slow
 @verifies("opencl.values.reference")
 @verifies("kernel.half.wide")
 def test_casts_of_every_type_to_every_type() -> None:
@@ -250,6 +252,7 @@ def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
     assert np.array_equal(out, (values + 1).reshape(3, 40).sum(1))
 
 
+@pytest.mark.slow
 @verifies("steps.parts.order")
 @verifies("steps.threads.refused+2")
 def test_a_reduction_is_shared_by_lanes() -> None:
@@ -639,6 +642,7 @@ def local_bytes(text: str) -> int:
                for kind, size in sizes)
 
 
+@pytest.mark.slow
 @verifies("groups.memory.most")
 def test_lanes_share_no_more_than_there_is() -> None:
     """Each of 16 reductions would take a LOCAL for its parts."""

@@ -121,6 +121,7 @@ def test_values_do_not_depend_on_the_order() -> None:
                     assert state_program() == expected, (fuse, seed)
 
 
+@pytest.mark.slow
 @verifies("ordering.any-legal.equal", observe="order")
 def test_random_programs_in_random_orders() -> None:
     """On both devices, with memory so scarce that it is taken over and values made again."""

@@ -38,6 +38,7 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], set[Ops]]]
 ARITHMETIC = set(map(Ops, range(Ops.NEG, Ops.RESHAPE)))
 
 
+@pytest.mark.slow
 @verifies("ranges.stage.lean")
 @verifies("rewrite.simplify.exact")
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -171,6 +171,7 @@ def test_temporaries_of_a_handler_lie_elsewhere() -> None:
             assert np.array_equal(found[0], other), place
 
 
+@pytest.mark.slow
 @verifies("realize.nested.apart")
 def test_a_capture_holds_nothing_of_a_handler() -> None:
     """What a handler does in the middle of a capture is done once, and so is what it calls."""

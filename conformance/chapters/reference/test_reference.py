@@ -130,6 +130,7 @@ def test_a_power_is_no_root_where_one_exponent_is_repeated() -> None:
     assert str(made(Ops.POW, -0.0, 0.5).tolist()) == "[0.0, 0.0, 0.0]"
 
 
+@pytest.mark.slow
 @verifies("reference.operation.value")
 def test_every_operation_is_known_to_both_devices() -> None:
     """Two devices that were written apart agree on every operation and type."""
@@ -187,6 +188,7 @@ def test_casts_reach_to_the_ends_of_a_type(source: DType) -> None:
         assert out.tolist() == [int(number) for number in given], target.name
 
 
+@pytest.mark.slow
 @verifies("reference.operation.value")
 @pytest.mark.parametrize("target", ALL, ids=lambda d: d.name)
 def test_casts_agree(target: DType) -> None:
@@ -218,6 +220,7 @@ def test_kernels_are_interpreted_as_written() -> None:
     assert program.steps == () and program.optimized is program.ast
 
 
+@pytest.mark.slow
 @verifies("reference.block.size+2")
 @verifies("reference.kernel.plain")
 @pytest.mark.parametrize("block", [1, 7, 64, 1000, 1 << 22])

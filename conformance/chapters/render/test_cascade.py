@@ -17,6 +17,7 @@ random = np.random.default_rng(0)
 BOUND = 512 * 2.0 ** -24
 
 
+@pytest.mark.slow
 @verifies("conventions.sum.bound")
 @pytest.mark.parametrize("shape, axis", [
     ((3_000_000,), 0), ((2, 400_000), 1), ((400_000, 3), 0), ((100, 70, 100), (0, 2)),

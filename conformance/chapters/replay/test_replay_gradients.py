@@ -66,6 +66,7 @@ def test_an_argument_that_is_returned_as_it_is(body: Callable[[Tensor], Tensor])
         assert y.sum().gradient(w)[0].tolist() == [4, 6]
 
 
+@pytest.mark.slow
 @verifies("replay.gradient.eager")
 @pytest.mark.parametrize("body", BODIES)
 def test_a_gradient_goes_through_what_a_call_returned(body: Callable[..., Tensor]) -> None:
@@ -131,6 +132,7 @@ def test_a_gradient_inside_goes_through_what_a_state_was_computed_from() -> None
     assert slopes(TinyJit) == slopes(lambda function: function)
 
 
+@pytest.mark.slow
 @verifies("replay.arguments.depending")
 @pytest.mark.parametrize("body", [
     lambda x, p: x * p.detach(), lambda x, p: x + p, lambda x, p: (p > 0).float() * x,
@@ -449,6 +451,7 @@ TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[[Any, Tensor, Tensor], 
         lambda t: t.sum() < 100, f, x))}
 
 
+@pytest.mark.slow
 @verifies("replay.nested.inlined+2")
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_transform_of_a_captured_function_is_one_of_its_body(name: str) -> None:
@@ -537,6 +540,7 @@ def test_a_body_that_asks_what_requires_a_gradient(computed: bool, outside: bool
     assert step.replays >= 6
 
 
+@pytest.mark.slow
 @verifies("replay.gradient.eager")
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("way", ["frozen", "result", "other"])
@@ -590,6 +594,7 @@ def test_an_argument_that_is_given_another_value(computed: bool) -> None:
     assert step.replays == 3
 
 
+@pytest.mark.slow
 @verifies("replay.gradient.eager")
 @pytest.mark.parametrize("dependent", [(), (0,), (2,), (5,), (3, 6)])
 @pytest.mark.parametrize("given", [False, True])

@@ -53,6 +53,7 @@ def test_two_tensors_that_were_one_and_are_both_used() -> None:
     same_as_eager(program)
 
 
+@pytest.mark.slow
 @verifies("replay.state.parted", observe="replay")
 @verifies("replay.state.eager", observe="replay")
 @pytest.mark.parametrize("form", FORMS)

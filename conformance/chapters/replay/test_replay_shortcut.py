@@ -135,6 +135,7 @@ def _times_a_parameter(result: Tensor) -> Callable[[], None]:
     return ask
 
 
+@pytest.mark.slow
 @verifies("replay.output.alone")
 @pytest.mark.parametrize("size", [3, 4096])
 @pytest.mark.parametrize("leave", [
@@ -500,6 +501,7 @@ def _values(held: Any) -> list[Any]:
     return [part.numpy().tolist() for part in parts if isinstance(part, Tensor)]
 
 
+@pytest.mark.slow
 @verifies("replay.shortcut.same+3", observe="replay")
 @verifies("replay.readers.kept", observe="replay")
 @verifies("replay.guard.state", observe="replay")

@@ -159,6 +159,7 @@ def test_other_expressions_are_other_arguments() -> None:
             added(t[: N.bind(3)], t[: N.bind(4)])
 
 
+@pytest.mark.slow
 @verifies("symbolic.bound.number", observe="replay")
 @verifies("replay.sizes.same", observe="replay")
 @pytest.mark.parametrize("body", [

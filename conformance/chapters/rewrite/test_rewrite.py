@@ -242,6 +242,7 @@ def test_circles_are_found(order: Any) -> None:
         graph_rewrite(number(0), grows, order=order, limit=500)
 
 
+@pytest.mark.slow
 @verifies("rewrite.depth.iterative")
 @pytest.mark.parametrize("order", ["bottom-up", "top-down", "walk"])
 def test_long_chains(order: Any) -> None:

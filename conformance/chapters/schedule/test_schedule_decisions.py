@@ -180,6 +180,7 @@ def test_a_chain_in_which_each_kernel_takes_over_the_memory_of_the_last() -> Non
     assert counts[1] < 5 * counts[0]  # four times the length
 
 
+@pytest.mark.slow
 @verifies("schedule.cost.linear")
 def test_many_writes_and_many_inputs() -> None:
     """Four times as many are four times as much work; what is counted are the dear calls."""

@@ -301,6 +301,7 @@ def test_a_kernel_of_unknown_memory_keeps_the_list_of_the_rules() -> None:
 # On the machine
 
 
+@pytest.mark.slow
 @pytest.mark.device("CPU")
 @verifies("searching.trial.harmless")
 @pytest.mark.parametrize("kind", ["product", "rows", "scalar"])

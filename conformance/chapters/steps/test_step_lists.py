@@ -75,6 +75,7 @@ def owned(ast: UOp) -> UOp:
     return ast
 
 
+@pytest.mark.slow
 def test_every_kind_of_step_is_drawn_taken_and_refused() -> None:
     """A kind that no drawn list can take would be a kind that nothing here tries."""
     wanted = [name for name in STEPS if name not in (*OF_LANES, *ASKED_FOR)]  # elsewhere
@@ -123,6 +124,7 @@ def test_a_difference_is_told_apart_from_rounding() -> None:
 
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["raises", "unrecorded", "unnamed", "no kernel", "other values"])
 def test_a_step_that_goes_wrong_is_found(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Upcast.apply

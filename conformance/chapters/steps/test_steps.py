@@ -139,6 +139,7 @@ def test_a_step_is_read_as_it_is_written() -> None:
             Step.parse(text)
 
 
+@pytest.mark.slow
 @verifies("steps.value.equal")
 @on_each_processor
 @pytest.mark.parametrize("dtype", [FLOAT, INT, dtypes.uint8, dtypes.bool, dtypes.float16],

@@ -65,6 +65,7 @@ def test_every_operation_of_one_float_has_its_limits() -> None:
     assert not missing, f"FUNCTIONS does not say what they are in NumPy: {missing}"
 
 
+@pytest.mark.slow
 @verifies("tensor.unary.limits")
 @pytest.mark.device("CPU", "REFERENCE")
 @pytest.mark.parametrize("dtype", CLOSE)
@@ -95,6 +96,7 @@ def alike(one: Any, right: Any, dtype: str, either_zero: bool) -> bool:
     return abs(float(one) - float(right)) <= slack
 
 
+@pytest.mark.slow
 @verifies("tensor.unary.finite")
 @pytest.mark.device("CPU", "REFERENCE")
 @pytest.mark.parametrize("dtype", CLOSE)

@@ -73,6 +73,7 @@ def test_values(name: str) -> None:
                        abs(theirs(x)) if name == "qr" else theirs(x), atol=1e-9)
 
 
+@pytest.mark.slow
 @verifies("tensor.linalg.slope+2")
 @pytest.mark.parametrize("name", CASES)
 def test_slopes(name: str) -> None:
@@ -87,6 +88,7 @@ def test_slopes(name: str) -> None:
     assert abs((there - back) / 2e-5 - slope) < 1e-4 * max(1, abs(slope))
 
 
+@pytest.mark.slow
 @verifies("tensor.linalg.slope+2")
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("columns", "chain")])
 def test_slopes_have_slopes(name: str) -> None:

@@ -39,6 +39,7 @@ def same(found: Tensor, expected: Any) -> None:
     assert np.array_equal(np.signbit(found.numpy())[values == 0], np.signbit(values)[values == 0])
 
 
+@pytest.mark.slow
 @verifies("dtypes.narrow.rounded")
 @on_each_device
 @pytest.mark.parametrize(("dtype", "theirs"), FLOATS, ids=str)
@@ -58,6 +59,7 @@ def test_floats_of_8_bits_are_rounded(device: str, dtype: DType, theirs: Any) ->
         assert np.array_equal(less.numpy(), known < other)
 
 
+@pytest.mark.slow
 @verifies("dtypes.narrow.rounded")
 @pytest.mark.parametrize(("dtype", "theirs"), FLOATS, ids=str)
 def test_a_float_of_8_bits_is_rounded_on_the_host_as_by_a_kernel(dtype: DType, theirs: Any) -> None:
@@ -89,6 +91,7 @@ def test_a_float_of_8_bits_of_others_is_taken() -> None:
         same(Tensor(given), given.float().numpy().astype(theirs))
 
 
+@pytest.mark.slow
 @verifies("dtypes.wraparound.integer")
 @on_each_device
 @pytest.mark.parametrize(("dtype", "theirs"), INTEGERS, ids=str)

@@ -93,6 +93,7 @@ def test_resizing_to_the_nearest() -> None:
     assert line.interpolate(scale_factor=2).tolist() == [[[1, 1, 2, 2, 3, 3]]]
 
 
+@pytest.mark.slow
 @verifies("tensor.spatial.value")
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 @pytest.mark.parametrize("aligned", [True, False])

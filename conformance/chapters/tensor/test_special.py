@@ -209,6 +209,7 @@ ARRANGEMENTS: dict[str, Case] = {
 CASES = {**STATISTICS, **MATRICES, **ARRANGEMENTS}
 
 
+@pytest.mark.slow
 @verifies("tensor.statistics.value+2")
 @pytest.mark.parametrize("name", CASES)
 def test_what_numpy_has_too(name: str) -> None:

@@ -375,6 +375,7 @@ def test_division_toward_zero_of_mixed_operands() -> None:
     assert (Tensor([True]).div(Tensor([True]), "trunc").tolist()) == [1]
 
 
+@pytest.mark.slow
 @verifies("tensor.division.value")
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("device", ["REFERENCE", None])

@@ -121,6 +121,7 @@ def _index(seed: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return tuple(mine), tuple(theirs)
 
 
+@pytest.mark.slow
 @verifies("tensor.index.elements")
 def test_any_mixture_of_indices_chooses_what_numpy_chooses() -> None:
     tried = 0

@@ -63,6 +63,7 @@ def check_stored(ast: UOp, types: Sequence[DType], *given: np.ndarray) -> None:
 # Values
 
 
+@pytest.mark.slow
 @verifies("webgpu.values.reference")
 def test_random_kernels_store_what_the_reference_stores() -> None:
     """With the steps that rules choose, and with lanes on random loops."""

@@ -26,6 +26,7 @@ def test_numbers_are_compared_line_by_line() -> None:
     assert differences("x", "x\ny") and differences("x 1", "x 1 2") and differences("nan", "1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["graph_network", "principal_components"])
 def test_a_program_of_torch_does_here_what_it_checks(name: str,
                                                      monkeypatch: pytest.MonkeyPatch) -> None:
