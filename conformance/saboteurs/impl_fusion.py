@@ -208,6 +208,39 @@ class PlacesAreRows(Edit):
     old, new = "return bool(first and second) and not turned", "return bool(first and second)"
 
 
+class AxesOfOneAreInnermost(Edit):
+    rule = "fusion.stages.product"
+    description = "elements lie side by side along the last axis, also where that has one element"
+    first = "test_elements_lie_side_by_side_along_the_last_axis_that_has_several"
+    file = "impl/fusion/products.py"
+    old, new = "if index.op is not Ops.CONST), ())", "if index.op), ())"
+
+
+class SmallStagesTurnLargeOnes(Edit):
+    rule = "fusion.stages.strips"
+    description = "a small stage joins a kernel that then computes a large one in narrow strips"
+    first = "test_a_small_stage_does_not_turn_a_large_one"
+    file = "impl/fusion/groups.py"
+    old, new = "if group.work >= _MUCH_MORE * iterations and", "if group.work < 0 and"
+
+
+class LargeStagesAreTurned(Edit):
+    rule = "fusion.stages.strips"
+    description = "a large stage joins the kernel of a small one, and is computed in narrow strips"
+    first = "test_a_small_stage_does_not_turn_a_large_one"
+    file = "impl/fusion/groups.py"
+    old, new = "elif iterations >= _MUCH_MORE * group.work:", "elif iterations < 0:"
+
+
+class StagesOfRowsAreApart(Edit):
+    rule = "fusion.stages.strips"
+    description = "no small stage joins a large one, not even for whole rows"
+    first = "test_what_is_small_or_has_rows_of_its_own_is_joined"
+    file = "impl/fusion/products.py"
+    old, new = "return bool(own) and not any(loop in inner for loop in own) and any(", \
+        "return bool(own) and any(True for loop in own) or any("
+
+
 class WindowsStayAmongOthers(Edit):
     rule = "fusion.stages.product"
     description = "a sum over windows is no product, and joins any stages"

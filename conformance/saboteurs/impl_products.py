@@ -27,6 +27,23 @@ class TapsReadForThemselves(Edit):
     new = "if pairs"
 
 
+class StreamsCostNothing(Edit):
+    rule = "choosing.product.streams"
+    description = "a tile has eight rows, however much memory comes with each result"
+    first = "test_rows_of_a_tile_are_few_where_each_result_has_memory_of_its_own"
+    file = "impl/choosing/heuristic.py"
+    old, new = "if streams < _STREAMS:", "if streams < 99:"
+
+
+class WhatRowsShareIsAStream(Edit):
+    rule = "choosing.product.streams"
+    description = "a number that all rows of a column share is a stream of each row"
+    first = "test_rows_of_a_tile_are_few_where_each_result_has_memory_of_its_own"
+    file = "impl/choosing/heuristic.py"
+    old = "grows.get(vector) == 1 and any(loop in grows for loop in rows)"
+    new = "grows.get(vector) == 1"
+
+
 class PhasesStayOneLoop(Edit):
     rule = "choosing.product.phases"
     description = "a loop that memory sees as two stays one"

@@ -549,6 +549,15 @@ class OnlyReturnedValuesAreRecorded(Edit):
         "touched = [h for h in living() if h in returned.values() and known"
 
 
+class ReadersAreComputedForThemselves(Edit):
+    rule = "replay.readers.together"
+    description = "what waits for a state is computed after the arguments, all of it again"
+    first = "test_a_loss_that_waits_is_computed_with_the_gradients"
+    file = "impl/replay/states.py"
+    old, new = "[*self.changed(), *arguments])[0] if written else []", \
+        "[*self.changed(), *arguments])[0] if not written else []"
+
+
 class ReadersOfAViewAreForgotten(Edit):
     rule = "replay.readers.kept"
     description = "who holds the old value of what a replay overwrites sees the new one"

@@ -6,6 +6,7 @@ which memory is contiguous. `plain` does the same for what has no reduction.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from impl.choosing.ahead import look_ahead
@@ -37,6 +38,10 @@ _READ_ON = 4
 _LEAST_PARTS = 8
 #: Squares of fewer lanes are not transposed.
 _LEAST_SQUARE = 8
+#: With so many elements of memory for each result, memory is what a kernel waits for.
+_STREAMS = 3
+#: A sum of so few products waits less for the loads that rows share.
+_SHORT = 8
 #: A reduction with fewer elements is left as it is.
 _LEAST_WORK = 64
 
@@ -132,7 +137,7 @@ class HandPlanner(Planner):
         if along and tiled <= _MOST_TILED:
             vector = max(along, key=lambda loop: (self.extent(loop) >= width, along.index(loop)))
             rows = [loop for loop in shared if loop is not vector][-1:] if tiled == 1 else []
-            self._columns(vector, rows, width, tiled)
+            self._columns(vector, rows, width, tiled, self._tile_rows(node, vector, rows))
         elif across and tiled <= _MOST_TILED:
             self._rows(across[-1], shared[-2:] if tiled == 1 else shared[-1:], width, tiled)
         elif (stepped := self._stepped(node, outputs, loads)) is not None and tiled == 1:
@@ -175,17 +180,34 @@ class HandPlanner(Planner):
         return any(n is not node and n.op is Ops.REDUCE and self.known.free[n] & bit
                    and self._lanes_of(n) > 1 for n in self.known.order)
 
-    def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int) -> None:
+    def _tile_rows(self, node: UOp, vector: UOp, rows: list[UOp]) -> int:
+        """How many rows a tile may have. Where each result comes with memory of its own besides,
+        a row is a few streams, and a processor follows few: the shorter the sum, the fewer rows.
+        """
+        # r[impl choosing.product.streams]
+        loads, many = self.loads(node), self.limits.vector_registers >= 32
+        places = [store.src[0] for store in self.known.ast.src]
+        places += [n.src[0] for n in self.known.order if n.op is Ops.LOAD and n not in loads]
+        grown = [self.growth[place.src[1]] or {} for place in places]
+        streams = sum(grows.get(vector) == 1 and any(loop in grows for loop in rows)
+                      for grows in grown)
+        most = 8 if many else 4
+        if streams < _STREAMS:
+            return most
+        length = math.prod(self.extent(loop) for loop in node.src[1:])
+        return min(most, 2 if length <= _SHORT else 4)
+
+    def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int, most: int) -> None:
         """One output loop becomes a vector; neighbouring rows share what is loaded."""
         many = self.limits.vector_registers >= 32
         amounts = {vector.arg[0]: power(min(width, self.extent(vector)))}
-        amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
+        amounts |= {loop.arg[0]: self._tile(loop, most) for loop in rows}
         self.settle(amounts)
         left = self.upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
         if left is not None:
             # Alone it waits for memory: the more neighbours it reads at once, the better.
-            most = (2,) if rows or tiled > 1 else (16, 8, 4) if many else (4,)
-            fits = [n for n in most if self.extent(left) % n == 0
+            vectors = (2,) if rows or tiled > 1 else (16, 8, 4) if many else (4,)
+            fits = [n for n in vectors if self.extent(left) % n == 0
                     and (n <= 4 or self.extent(left) >= _LEAST_PARTS * n)]
             again = {left.arg[0]: fits[0] if fits else 1}
             self.upcast(left.arg[0], again, "more vectors share what is loaded")

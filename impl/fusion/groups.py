@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from impl.dependencies import History
 from impl.fusion.limits import FusionLimits
-from impl.fusion.products import Tiled, has_tile
+from impl.fusion.products import Tiled, has_tile, in_strips
 from impl.ir import Ops, UOp
 from impl.placement import Placement
 from impl.places import Place
@@ -46,6 +46,8 @@ class Group:
 Conflicts = list[tuple[tuple[Member, Access], Access]]  # an earlier access, and ours
 Blocked = tuple[int, int, str]  # kernel, stage, why it is not in that kernel
 Pairs = list[tuple[int, UOp]]  # position in the prefix, loop of the new stage
+#: A stage with so many times the iterations of another one has much more to do.
+_MUCH_MORE = 16
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,8 @@ class _Grouper:
             return problem
         if not conflicts and not pairs:
             return "no common loops: they share an input, but not the way they walk over it"
-        problem = self._parallelism(group, stage, pairs, sizes) or self._tiles(group, stage, pairs)
+        problem = self._parallelism(group, stage, pairs, sizes) \
+            or self._tiles(group, stage, pairs) or self._strips(group, stage, pairs)
         if problem is None:
             local, again = self._together(group, stage, pairs)
             problem = self.limits.exceeded(again=again, local=local)
@@ -268,6 +271,20 @@ class _Grouper:
         if any([each in self.tiled and not has_tile(each, prefix)
                 for each, prefix in prefixes]):
             return "product: it would have no tile among the other stages"
+        return None
+
+    def _strips(self, group: Group, stage: Stage, pairs: Pairs) -> str | None:
+        """Whether large stages would be computed in narrow strips for the sake of a small one."""
+        # r[impl fusion.stages.strips]
+        kept, iterations = [position for position, _ in pairs], stage.form.iterations
+        large: list[tuple[Stage, list[UOp]]] = []
+        if group.work >= _MUCH_MORE * iterations and len(kept) < len(group.sizes):
+            large = [(m.stage, [m.prefix[i] for i in kept]) for m in group.members]
+        elif iterations >= _MUCH_MORE * group.work:
+            large = [(stage, [loop for _, loop in pairs])]
+        if any(each.form.iterations > self.limits.small_kernel and in_strips(each, prefix)
+               for each, prefix in large):
+            return "order: a large stage would be computed in narrow strips"
         return None
 
     def _together(self, group: Group, stage: Stage, pairs: Pairs) -> tuple[int, int]:

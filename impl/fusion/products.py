@@ -8,12 +8,12 @@ import math
 from collections.abc import Sequence
 
 from impl.fusion.limits import FusionLimits
-from impl.ir import UOp
+from impl.ir import Ops, UOp
 from impl.ranges import Form, Pattern, Stage
 from impl.symbolic import extent
 
 #: A sum of fewer products is soon done, and one kernel is started sooner than two.
-_LEAST_SUM = 16
+_LEAST_SUM = 4
 #: The same of a window: its elements are shared by neighbours.
 _LEAST_WINDOW = 8
 
@@ -78,9 +78,28 @@ def has_tile(stage: Stage, prefix: Sequence[UOp]) -> bool:
     second = [pattern for pattern in _read(stage.form)
               if column in pattern.ranges and row not in pattern.ranges]
     both = {loop for each in first for loop in each.ranges if loop not in stage.form.reduced}
-    turned = wide[-1] is row and any(row in each.index[-1].toposort() for each in first) \
+    turned = wide[-1] is row and any(row in innermost(each) for each in first) \
         and not any(both & {*each.ranges} for each in second)
     return bool(first and second) and not turned
+
+
+def innermost(pattern: Pattern) -> Sequence[UOp]:
+    """What the place depends on in the last axis along which it is no number: elements lie side by
+    side there.
+    """
+    return next((index.toposort() for index in reversed(pattern.index)
+                 if index.op is not Ops.CONST), ())
+
+
+def in_strips(stage: Stage, prefix: Sequence[UOp]) -> bool:
+    """Whether one iteration of these loops stores elements that do not lie side by side, and each
+    of them beside those of other iterations.
+    """
+    # r[impl fusion.stages.strips]
+    inner = innermost(stage.write.pattern)
+    own = [loop for loop in stage.loops if loop not in prefix and extent(loop) > 1]
+    return bool(own) and not any(loop in inner for loop in own) and any(
+        loop in inner for loop in prefix if extent(loop) > 1)
 
 
 def _read(form: Form) -> list[Pattern]:

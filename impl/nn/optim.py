@@ -215,7 +215,8 @@ def _let_say_how(kind: type[Optimizer]) -> None:
             raise ArgumentError(f"optim.{kind.__name__}", "differentiable: a step is no part of a "
                                 "graph", "write the update with tensors, and take func.grad of it")
         initialize(self, *given, **named)
-        if fused:
+        self.replayed = None  # whatever the class that this one is made of has chosen
+        if fused is not False:
             from impl.replay import TinyJit
             self.replayed = TinyJit(self._update)
     known = inspect.signature(initialize).parameters
@@ -229,11 +230,12 @@ def _let_say_how(kind: type[Optimizer]) -> None:
 class Optimizer:
     """The base of all optimisers. Subclasses give the change of one parameter.
 
-    With `fused=True` a step is captured once and replayed (spec/replay.md): it
-    builds no graph. `foreach` and `capturable` are taken, and all steps are so.
+    A step is captured once and replayed (spec/replay.md): it builds no graph. With `fused=False`
+    it builds one each time, and what gradients are computed from can be fused with what is made of
+    them. `foreach` and `capturable` are taken, and all steps are so.
     """
 
-    #: The update, captured, where the optimiser is fused.
+    #: The update, captured, unless the optimiser is not to be fused.
     replayed: Any = None
     #: Whether its momentum, or first beta, may be a number in memory.
     moves_momentum = False
@@ -361,7 +363,11 @@ class Optimizer:
             hook(self, () if closure is None else (closure,), {})
         loss = None if closure is None else closure()
         gradients = [parameter.grad for parameter in self.params]
-        (self.replayed or self._update)(*gradients)
+        if self.replayed is None:
+            self._update(*gradients)
+        else:
+            self.replayed.compute(gradients)
+            self.replayed(*gradients)
         for hook in tuple(self._after_steps):
             hook(self, () if closure is None else (closure,), {})
         return loss

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from impl import realize, settings
-from impl.effects import lock
+from impl.effects import leaf_of, lock
 from impl.errors import ReplayError, user_line
 from impl.following.pure import held_by_name
 from impl.following.reads import Reads, Reason
@@ -22,6 +22,8 @@ from impl.replay.recording import Recording
 from impl.replay.stand_ins import StandIns
 from impl.settings import derived
 from impl.symbolic import watching
+from impl.tensor import Tensor
+from impl.tensor.parameters import realize_unasked
 from impl.tensor.random import generator
 
 Parameters = ParamSpec("Parameters")
@@ -181,6 +183,20 @@ class TinyJit(Generic[Parameters, Returned]):
             return self._in_full(args, kwargs, bool(mode.poison))
         except realize.Overtaken:  # again and again: handlers of signals work on its states
             return self._trace(args, kwargs)
+
+    def compute(self, tensors: Sequence[Tensor | None]) -> None:
+        """Compute those of the next call's arguments that wait, if no gradient flows through them.
+
+        Who waits for a state as it is before that call is computed with them: what they have in
+        common is computed once. And then the call may be a short one.
+        """
+        waiting = [each for each in tensors if each is not None and leaf_of(each.uop) is None]
+        if not waiting or not self.entries or session.capturing.inlined:
+            return
+        with lock:
+            if not lock.launching and not session.scheduled:
+                states = self.entries[0].states
+                realize_unasked([*waiting, *states.waiting(waiting)])
 
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:
         """Run, capture, replay or trace, when everything has to be looked at."""

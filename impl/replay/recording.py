@@ -283,7 +283,7 @@ class Recording:
         states, tensors = self.states, arguments.tensors
         if realize.session.scheduled or any(
                 leaf_of(each.uop) is not each.uop for each in tensors.values()):
-            realize_unasked(list(tensors.values()))
+            realize_unasked([*tensors.values(), *states.waiting([*tensors.values()])])
         now = {buffer: states.find(buffer, self._size(buffer, arguments)) for buffer in states.own}
         held = states.held()
         if states.changes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,16 +183,24 @@ class States:
             if id(tensor) not in known and id(tensor) not in roots and not tensor._parameter:
                 own_memory(tensor, copies)  # r[impl replay.state.parted]
 
-    def protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
-        """Before memory is overwritten: whoever still means the old value gets it."""
-        self.copied.clear()
-        written = {now[b] for b in self.written}
-        mine = {id(arguments.tensors[c.holder] if isinstance(c.holder, str) else c.holder())
-                for c in self.changes}
-        pending: list[Tensor] = []
-        kept: set[Buffer] = set()
+    def waiting(self, arguments: Sequence[Tensor]) -> list[Tensor]:
+        """Who waits, and reads the memory of a state that a replay overwrites, besides arguments:
+        what these have in common is computed once if all are computed together.
+        """
+        leaves = [leaf_of(held.uop) for buffer in self.written if buffer in self.own
+                  for owner in self.own[buffer].owners if (held := owner()) is not None]
+        written = {leaf.arg[0] for leaf in leaves if leaf is not None}
+        # r[impl replay.readers.together]
+        return self._readers(written, [*self.changed(), *arguments])[0] if written else []
+
+    def _readers(self, written: set[Buffer], apart: Iterable[Tensor | None],
+                 ) -> tuple[list[Tensor], set[Buffer]]:
+        """Of the living tensors besides some: those that wait and read these buffers, and which of
+        the buffers the others hold.
+        """
+        pending, kept, known = list[Tensor](), set[Buffer](), {id(tensor) for tensor in apart}
         for holder in living():
-            if id(holder) in mine or not isinstance(holder, Tensor) or is_lost(holder.uop):
+            if id(holder) in known or not isinstance(holder, Tensor) or is_lost(holder.uop):
                 continue
             leaf = leaf_of(holder.uop)
             if leaf is not None:
@@ -200,6 +208,15 @@ class States:
             elif any(leaf_of(u) is not None and leaf_of(u).arg[0] in written  # type: ignore
                      for u in toposort((holder.uop,), lambda u: leaf_of(u) is None)):
                 pending.append(holder)
+        return pending, kept
+
+    def protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
+        """Before memory is overwritten: whoever still means the old value gets it."""
+        self.copied.clear()
+        written = {now[b] for b in self.written}
+        pending, kept = self._readers(written, [
+            arguments.tensors[c.holder] if isinstance(c.holder, str) else c.holder()
+            for c in self.changes])
         realize_unasked(pending)  # r[impl replay.readers.kept]
         if realize.is_nested():  # r[impl realize.nested.apart]
             kept = written

@@ -552,6 +552,23 @@ def _sums(rows: int, inner: int, columns: int, apart: int = 0) -> UOp:
     return kb.kernel(store(param(0), place, kb.reduce(Ops.ADD, value, k)), prefix=(m, n))
 
 
+@verifies("choosing.product.streams")
+@pytest.mark.parametrize(("inner", "moments", "rows"), [
+    (2, 0, 8), (2, 1, 2), (8, 2, 2), (9, 1, 4), (12, 0, 8)])
+def test_rows_of_a_tile_are_few_where_each_result_has_memory_of_its_own(
+        inner: int, moments: int, rows: int) -> None:
+    m, n, k = new_range(16, GLOBAL), new_range(16, GLOBAL), new_range(inner, REDUCE)
+    value = kb.reduce(Ops.ADD, kb.apply(Ops.MUL, load(param(1), flat((k, 16), (m, 1))),
+                                        load(param(2), flat((k, 16), (n, 1)))), k)
+    place = flat((m, 16), (n, 1))
+    for number in range(moments):
+        value = kb.apply(Ops.ADD, value, load(param(3 + number), place))
+    shared = kb.apply(Ops.ADD, value, load(param(9), n))  # one for all rows
+    ast = kb.kernel(store(param(0), place, shared), store(param(10), place, value), prefix=(m, n))
+    amounts = [step.amount for step, _ in hand_steps(ast, WIDE) if isinstance(step, Upcast)]
+    assert amounts == [16, rows]
+
+
 @verifies("choosing.product.memory")
 def test_outputs_across_lines_are_asked_for() -> None:
     def fetches(*sizes: int) -> bool:

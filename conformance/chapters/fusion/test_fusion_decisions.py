@@ -19,11 +19,13 @@ from conformance.trace import verifies
 from impl import Context, Tensor, Variable, run_schedule
 from impl.caching import canonicalize
 from impl.dependencies import History, Touch
+from impl.dtypes import dtypes
 from impl.effects import collect
 from impl.fusion import FusionLimits, choose_cuts
-from impl.ir import Ops, UOp
+from impl.fusion.products import innermost
+from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.places import Place
-from impl.ranges import StageGraph
+from impl.ranges import Pattern, StageGraph
 from impl.schedule import Environment, Plan, make_plan, schedule_cache
 
 
@@ -712,7 +714,7 @@ def test_a_large_product_has_one_result() -> None:
 def test_a_small_product_or_one_of_rows_stays_where_it_is_used() -> None:
     few = numbers(8, 4) @ numbers(4, 8)  # soon done
     assert len(plan_of(few + 1, few * 2).kernels) == 1
-    short = numbers(256, 16) @ numbers(16, 256)  # a sum of sixteen
+    short = numbers(256, 4) @ numbers(4, 256)  # a sum of four
     assert len(plan_of(short + 1, short * 2).kernels) == 1
     column = (numbers(512, 512) * numbers(512)).sum(1)  # no columns
     assert len(plan_of(column + 1, column * 2).kernels) == 1
@@ -771,3 +773,41 @@ def test_many_writes_of_one_buffer_are_looked_at_once_each() -> None:
     original = History._of
     few, many = looks(20), looks(200)
     assert 0 < few and many <= 12 * few
+
+
+@verifies("fusion.stages.product")
+def test_elements_lie_side_by_side_along_the_last_axis_that_has_several() -> None:
+    rows, columns = new_range(4, RangeKind.LOOP, 0), new_range(8, RangeKind.LOOP, 1)
+    zero = UOp.const(dtypes.index, 0)
+    assert columns in innermost(Pattern((4, 8, 1), (rows, columns, zero)))
+    assert rows not in innermost(Pattern((4, 8, 1), (rows, columns, zero)))
+    assert not innermost(Pattern((1, 1), (zero, zero)))
+
+
+@verifies("fusion.stages.strips")
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_small_stage_does_not_turn_a_large_one(first: int) -> None:
+    x, y, b = numbers(4, 256), numbers(4, 256), numbers(256).realize()
+    w = numbers(256, 256).realize()
+    gradient = y.T @ (x + b).relu()
+    made = w.assign(w - gradient), b.assign(b * 0.5)
+    plan = plan_of(made[first], made[1 - first])
+    assert {kernel.ast.arg.name for kernel in plan.kernels} == {"reduce_256_256", "map_256"}
+    # What the small stage makes is read by the large one: the same.
+    scale = (numbers(256) * 2 + 1).sin().exp().sin().exp()
+    plan = plan_of(numbers(256, 256) * scale + scale.sqrt(), limits=FusionLimits(recompute=0))
+    assert [kernel.ast.arg.name for kernel in plan.kernels] == ["map_256", "map_256_256"]
+    assert {why for *_, why in plan.boundaries} == {
+        "order: a large stage would be computed in narrow strips"}
+
+
+@verifies("fusion.stages.strips")
+def test_what_is_small_or_has_rows_of_its_own_is_joined() -> None:
+    b, w = numbers(64).realize(), numbers(16, 64).realize()  # both are small
+    plan = plan_of(w.assign(w - b), b.assign(b * 0.5))
+    assert len(plan.kernels) == 1
+    b, w = numbers(256).realize(), numbers(256, 256).realize()  # a number for each row
+    plan = plan_of(w.assign(w - b.reshape(256, 1)), b.assign(b * 0.5))
+    assert len(plan.kernels) == 1
+    x = numbers(256, 64)  # both stages have as much to do
+    assert len(plan_of(x / x.sum(0)).kernels) == 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, TinyJit, nn
+from impl import GlobalCounters, Tensor, TinyJit, nn
 from impl.errors import ArgumentError
 
 VALUES = [np.random.default_rng(seed).standard_normal((3, 4)).astype(np.float32)
@@ -74,6 +74,41 @@ def test_a_fused_step_in_a_captured_one() -> None:
         return loss.detach().realize()
     assert [step(Tensor([1.0, 0.0])).item() for _ in range(5)] == [1.0, 0.5, 0.0, -0.5, -1.0]
     assert step.replays == 3
+
+
+@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
+def test_a_step_is_captured_unless_it_is_not_to_be(kind: str) -> None:
+    """AdamW is made of Adam, which has words of its own."""
+    make: Any = getattr(nn.optim, kind)
+    for fused, captured in ((None, True), (True, True), (False, False)):
+        w = Tensor([1.0, 2.0]).requires_grad_()
+        optimizer = make([w], fused=fused)
+        for _ in range(4):
+            w.grad = w.detach() * 2
+            optimizer.step()
+        assert (optimizer.replayed is not None) is captured
+        assert not captured or optimizer.replayed.replays == 2
+
+
+@verifies("replay.readers.together", observe="replay")
+def test_a_loss_that_waits_is_computed_with_the_gradients() -> None:
+    w, x = Tensor(np.ones((64, 64), np.float32)).requires_grad_(), Tensor(np.ones((64, 64)))
+    optimizer = nn.optim.SGD([w], lr=0.01)
+    x.realize()
+
+    def operations(waits: bool) -> int:
+        optimizer.zero_grad()
+        loss = (x.float() @ w).sin().mean()
+        loss.backward()
+        if not waits:
+            loss = Tensor(0.0)
+        before = GlobalCounters.operations
+        optimizer.step()
+        loss.item()
+        return GlobalCounters.operations - before
+    for waits in (True, False, True):
+        operations(waits)
+    assert operations(True) < 1.1 * operations(False)
 
 
 @verifies("errors.argument.refused")
