@@ -380,8 +380,20 @@ class Spatial(Matrices):
         return tuple(one.squeeze(0) for one in found) if isinstance(found, tuple) \
             else found.squeeze(0)
 
+    def _even_windows(self, sizes: tuple[int, ...]) -> tuple[Self, tuple[int, ...]] | None:
+        """The last axes as so many equal windows each, and the axes along these; None if windows
+        are not equal.
+        """
+        own = self.shape[2:]
+        if not all(to and n and n % to == 0 for to, n in zip(sizes, own, strict=True)):
+            return None
+        parts = [part for to, n in zip(sizes, own, strict=True) for part in (to, n // to)]
+        return self.reshape(*self.shape[:2], *parts), tuple(range(3, 3 + len(parts), 2))
+
     def _adaptive_average(self, axes: int, output_size: Any) -> Self:
         def build(x: Self, sizes: tuple[int, ...]) -> Self:
+            if x.dtype.kind == "f" and (even := x._even_windows(sizes)) is not None:
+                return even[0].mean(even[1])
             for place, to in enumerate(sizes):
                 rows = _weights("area", to, x.shape[2 + place], None, False, False)
                 x = x._weighted(2 + place, rows, False) if to else x.narrow(2 + place, 0, 0)
@@ -403,6 +415,8 @@ class Spatial(Matrices):
 
     def _adaptive_greatest(self, axes: int, output_size: Any, return_indices: bool) -> Any:
         def build(x: Self, sizes: tuple[int, ...]) -> Any:
+            if not return_indices and (even := x._even_windows(sizes)) is not None:
+                return even[0].max(even[1])
             own = x.shape[2:]
             bounds = [[(i * n // to, -(-(i + 1) * n // to)) for i in range(to)]
                       for n, to in zip(own, sizes, strict=True)]

@@ -11,6 +11,7 @@ import pytest
 from conformance.trace import verifies
 from impl import Tensor, nn
 from impl.errors import ShapeError
+from impl.ir import Ops, toposort
 
 X = np.random.default_rng(0).standard_normal((2, 3, 5, 6)).astype(np.float32)
 
@@ -55,11 +56,21 @@ def test_pools(kernel: tuple[int, int], stride: int, pad: int, ceil: bool) -> No
     assert set(np.unique(again)) == {0.0, *np.unique(best.numpy())}
 
 
+@pytest.mark.parametrize("size", [1, (2, 3), (6, 1)])
+def test_pools_of_equal_windows_gather_nothing(size: Any) -> None:
+    """The pool behind the convolutions of a network has one window, or four."""
+    x = Tensor(np.arange(72, dtype=np.float32).reshape(1, 2, 6, 6)).realize()
+    for pooled in (x.adaptive_avg_pool2d(size), x.adaptive_max_pool2d(size)):
+        assert len(pooled.schedule_document()["kernels"]) == 1
+        assert sum(node.op is Ops.MUL for node in toposort([pooled.uop])) <= 1
+
+
 @verifies("tensor.spatial.value")
-@pytest.mark.parametrize("size", [1, (2, 4), (None, 7), (5, 6)])
+@pytest.mark.parametrize("size", [1, (2, 3), (2, 4), (None, 7), (5, 6)])
 def test_adaptive_pools(size: Any) -> None:
     mean = Tensor(X).adaptive_avg_pool2d(size).numpy()
     best, where = Tensor(X).adaptive_max_pool2d(size, return_indices=True)
+    assert np.array_equal(best.numpy(), Tensor(X).adaptive_max_pool2d(size).numpy())
     for i, j in np.ndindex(mean.shape[2:]):
         lines = [slice(p * n // to, -(-(p + 1) * n // to))
                  for p, n, to in zip((i, j), X.shape[2:], mean.shape[2:], strict=True)]
