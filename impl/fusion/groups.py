@@ -282,8 +282,8 @@ class _Grouper:
             large = [(m.stage, [m.prefix[i] for i in kept]) for m in group.members]
         elif iterations >= _MUCH_MORE * group.work:
             large = [(stage, [loop for _, loop in pairs])]
-        if any(each.form.iterations > self.limits.small_kernel and in_strips(each, prefix)
-               for each, prefix in large):
+        if any(self.limits.is_large(math.prod(extent(loop) for loop in each.loops))
+               and in_strips(each, prefix) for each, prefix in large):
             return "order: a large stage would be computed in narrow strips"
         return None
 

@@ -11,6 +11,7 @@ class FusionLimits:
     arguments: int = 30
     local_bytes: int = 256 * 1024      # buffers between stages, for one iteration of the prefix
     resident_bytes: int = 256 * 1024   # what one iteration may read again in the next one
+    large_bytes: int = 64 * 1024       # the order in which so much is stored counts
     cached_bytes: int = 16 << 20       # a value with more is in no cache when it is read again
     stage_operations: int = 400
     kernel_operations: int = 800
@@ -24,6 +25,10 @@ class FusionLimits:
     memory_worth: int = 1 << 20        # bytes of temporaries below which memory is not looked at
     memory_rounds: int = 4096          # groups that may be looked at in search of a lower peak
     bucket: int = 25 << 20             # bytes of transfers that go together
+
+    def is_large(self, elements: int) -> bool:
+        """Whether so many numbers, of four bytes, are large."""
+        return 4 * elements >= self.large_bytes
 
     def exceeded(self, arguments: int = 0, operations: int = 0, stages: int = 0, again: int = 0,
                  local: int = 0) -> str | None:

@@ -12,8 +12,9 @@ from impl.ir import Ops, UOp
 from impl.ranges import Form, Pattern, Stage
 from impl.symbolic import extent
 
-#: A sum of fewer products is soon done, and one kernel is started sooner than two.
-_LEAST_SUM = 4
+#: A sum of fewer products is soon done, and one kernel is started sooner than two; so many are
+#: enough where the results do not stay in a cache: what else is done with them waits for memory.
+_LEAST_SUM, _LEAST_LARGE = 16, 4
 #: The same of a window: its elements are shared by neighbours.
 _LEAST_WINDOW = 8
 
@@ -38,7 +39,8 @@ def is_product(form: Form, limits: FusionLimits) -> bool:
     """Whether a nest adds many products of two matrices: one has no columns, the other no rows."""
     # r[impl fusion.split.product]
     results = math.prod(extent(loop) for loop in form.loops)
-    if not form.reduced or form.iterations <= max(limits.small_kernel, _LEAST_SUM * results):
+    least = _LEAST_LARGE if limits.is_large(results) else _LEAST_SUM
+    if not form.reduced or form.iterations <= max(limits.small_kernel, least * results):
         return False
     wide = {loop for loop in form.loops if extent(loop) > 1}
     used = [{*pattern.ranges} for pattern in _read(form)]

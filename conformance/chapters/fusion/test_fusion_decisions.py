@@ -714,8 +714,11 @@ def test_a_large_product_has_one_result() -> None:
 def test_a_small_product_or_one_of_rows_stays_where_it_is_used() -> None:
     few = numbers(8, 4) @ numbers(4, 8)  # soon done
     assert len(plan_of(few + 1, few * 2).kernels) == 1
-    short = numbers(256, 4) @ numbers(4, 256)  # a sum of four
-    assert len(plan_of(short + 1, short * 2).kernels) == 1
+    for size, inner in ((127, 16), (128, 4)):  # a sum of sixteen; of four, to be stored in memory
+        short = numbers(size, inner) @ numbers(inner, size)
+        assert len(plan_of(short + 1, short * 2).kernels) == 1
+    long = numbers(128, 5) @ numbers(5, 128)
+    assert len(plan_of(long + 1, long * 2).kernels) == 2
     column = (numbers(512, 512) * numbers(512)).sum(1)  # no columns
     assert len(plan_of(column + 1, column * 2).kernels) == 1
     scores = numbers(64, 64) @ numbers(64, 64)  # its rows are the kernel's loops
@@ -803,7 +806,7 @@ def test_a_small_stage_does_not_turn_a_large_one(first: int) -> None:
 
 @verifies("fusion.stages.strips")
 def test_what_is_small_or_has_rows_of_its_own_is_joined() -> None:
-    b, w = numbers(64).realize(), numbers(16, 64).realize()  # both are small
+    b, w = numbers(127).realize(), numbers(128, 127).realize()  # less than 64 KiB
     plan = plan_of(w.assign(w - b), b.assign(b * 0.5))
     assert len(plan.kernels) == 1
     b, w = numbers(256).realize(), numbers(256, 256).realize()  # a number for each row
