@@ -44,6 +44,22 @@ class WhatRowsShareIsAStream(Edit):
     new = "grows.get(vector) == 1"
 
 
+class RowsAreCutByTheirDivisors(Edit):
+    rule = "choosing.plain.whole"
+    description = "a row that all stages share is cut into as many lanes as divide it"
+    first = "test_rows_of_stages_that_hand_elements_on_are_whole_vectors"
+    file = "impl/choosing/plain.py"
+    old, new = "if -extent % each <= _MOST_ADDED * extent), 0)", "if extent % each < 0), 0)"
+
+
+class RowsAreMuchLonger(Edit):
+    rule = "choosing.plain.whole"
+    description = "a row that all stages share is made longer, by however much"
+    first = "test_rows_of_stages_that_hand_elements_on_are_whole_vectors"
+    file = "impl/choosing/plain.py"
+    old, new = "if -extent % each <= _MOST_ADDED * extent), 0)", "if each), 0)"
+
+
 class PhasesStayOneLoop(Edit):
     rule = "choosing.product.phases"
     description = "a loop that memory sees as two stays one"
@@ -126,14 +142,22 @@ class ComputesOperandsAgain(ImplPatch):
 
 
 class StoresSideBySideAlways(Edit):
-    rule = "choosing.product.column+2"
+    rule = "choosing.product.column+3"
     description = "three results that lie side by side are a vector, however long their sums are"
     file = "impl/choosing/products.py"
     old, new = "iter(wide or beside)", "iter(beside or wide)"
 
 
+class TwoResultsAreAVector(Edit):
+    rule = "choosing.product.column+3"
+    description = "two results that lie side by side are a vector, if sums are not very long"
+    first = "test_two_results_side_by_side_are_no_vector_where_sums_are_not_short"
+    file = "impl/choosing/products.py"
+    old, new = "(_LONG_SUM if not beside else _LONGER_SUM)", "_LONG_SUM"
+
+
 class LanesMayBeIdle(Edit):
-    rule = "choosing.product.column+2"
+    rule = "choosing.product.column+3"
     description = "a row of results is a vector, however many of its lanes are idle"
     first = "test_rows_that_fill_few_lanes_are_no_vectors"
     file = "impl/choosing/products.py"

@@ -13,6 +13,7 @@ from impl.ir import ELEMENTWISE, TRANSCENDENTAL, Ops, RangeKind, UOp, toposort
 from impl.kernel.analysis import LANES, Analysis, growth, loop_size
 from impl.steps.loops import Merge
 from impl.steps.memory import Stream
+from impl.steps.padding import PadTo
 from impl.steps.step import Step, StepError
 
 #: Operations that are many instructions each.
@@ -20,6 +21,8 @@ _DEAR = TRANSCENDENTAL | {Ops.POW, Ops.FLOORDIV, Ops.FLOORMOD}
 _DEAR_COUNT = 16
 #: A loop with fewer iterations is not made a vector.
 LEAST_VECTOR = 4
+#: So much of a loop may be added, that it is whole vectors.
+_MOST_ADDED = 1 / 3
 
 
 def merge_loops(planner: Planner) -> None:
@@ -96,6 +99,8 @@ def vectorize(planner: Planner) -> None:
         stores = _stores_along(planner.known, loop)
         width = planner.limits.vector_bytes // _widest(planner.known, loop)
         amounts = {number: _power(min(width, planner.extent(loop)))}
+        number = _whole(planner, loop, amounts)
+        seen.add(number)
         planner.settle(amounts)
         known = planner.known
         loop = planner.numbered.get(number)
@@ -116,6 +121,27 @@ def vectorize(planner: Planner) -> None:
                 seen.add(left.arg[0])
                 if large:
                     _stream(planner, left)
+
+
+def _whole(planner: Planner, loop: UOp, amounts: dict[int, int]) -> int:
+    """Let a loop that all stages share be whole vectors, if it would be cut into other ones, and
+    few elements are added; its number.
+    """
+    # r[impl choosing.plain.whole]
+    number, extent = loop.arg[0], planner.extent(loop)
+    if extent % amounts[number] == 0 or planner.may_own(loop) \
+            or loop not in planner.known.info.prefix:
+        return number
+    width = next((each for each in (amounts[number], amounts[number] // 2)
+                  if -extent % each <= _MOST_ADDED * extent), 0)
+    before = set(planner.known.ranges)
+    if width < LEAST_VECTOR or extent % width and not planner.take_if_legal(
+            PadTo(planner.known.position[loop], width), "the last vector is stored in part"):
+        return number
+    number = next((each.arg[0] for each in planner.known.ranges if each not in before), number)
+    amounts.clear()
+    amounts[number] = width
+    return number
 
 
 def _along(planner: Planner, seen: set[int]) -> UOp | None:

@@ -50,6 +50,8 @@ _LEAST_USED = 0.76
 _DEEP_SUM = 96
 #: A sum of so many products costs more than to store its vector element by element.
 _LONG_SUM = 256
+#: The same where a vector along the columns would have a few elements.
+_LONGER_SUM = 16
 #: An operand that fewer tiles read is copied only if it cannot be read as it lies.
 _LEAST_TILES = 4
 #: With fewer rows than this an operand that cannot be read as it lies is not worth copying.
@@ -104,7 +106,7 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
     alone = [r for r, side in zip(outputs, sides, strict=True) if side[0] != side[1]]
     store = _stage_with(known, node)
     grows = planner.growth[store.src[0].src[1]] or {}
-    # r[impl choosing.product.column+2]
+    # r[impl choosing.product.column+3]
     found = [roles for column in alone
              if (roles := _roles_of(planner, column, outputs, sides, node)) is not None]
     beside = [roles for roles in found if grows.get(roles.column) == 1]
@@ -114,7 +116,7 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
         full = [roles for roles in found if _used(planner, node, roles) > _LEAST_USED]
         wide = sorted(full, key=lambda each: -math.prod(planner.extent(r) for r in each.rows)) \
             or wide
-    if not wide and deep >= _LONG_SUM:
+    if not wide and deep >= (_LONG_SUM if not beside else _LONGER_SUM):
         # Many products for each result: their vectors may be stored one element here, one there.
         wide = sorted([roles for roles in found if planner.extent(roles.column) >= _LEAST_COLUMN],
                       key=lambda each: -math.prod(planner.extent(r) for r in each.rows))

@@ -445,7 +445,7 @@ def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     assert text.count("= fma_f32x16(") == (6 + 2) * 4
 
 
-@verifies("choosing.product.column+2")
+@verifies("choosing.product.column+3")
 def test_long_sums_are_vectors_even_if_few_results_lie_side_by_side() -> None:
     x, w = Tensor.ones(4, 32, 14, 14).contiguous().realize(), Tensor.ones(32, 32, 3, 3)
     w = w.contiguous().realize()
@@ -457,7 +457,21 @@ def test_long_sums_are_vectors_even_if_few_results_lie_side_by_side() -> None:
     assert "= fma_f32x4(" not in text
 
 
-@verifies("choosing.product.column+2")
+@verifies("choosing.product.column+3")
+@pytest.mark.parametrize(("inner", "beside"), [(15, True), (16, False)])
+def test_two_results_side_by_side_are_no_vector_where_sums_are_not_short(
+        inner: int, beside: bool) -> None:
+    """As the gradient of a convolution over time for its windows."""
+    c, t, w = (new_range(size, GLOBAL) for size in (32, 100, 2))
+    k = new_range(inner, REDUCE)
+    value = kb.reduce(Ops.ADD, kb.apply(Ops.MUL, load(param(1), flat((k, 100), (t, 1))),
+                                        load(param(2), flat((k, 64), (c, 2), (w, 1)))), k)
+    ast = kb.kernel(store(param(0), flat((c, 200), (t, 2), (w, 1)), value), prefix=(c, t, w))
+    roles = products.find_roles(Planner(ast, WIDE), value)
+    assert roles is not None and (roles.column is w) is beside
+
+
+@verifies("choosing.product.column+3")
 @pytest.mark.parametrize(("size", "channels", "vector"), [
     (24, 16, "channels"), (8, 16, "channels"), (7, 16, "channels"), (16, 16, "pixels"),
     (14, 16, "pixels"), (8, 8, "pixels")])

@@ -343,3 +343,28 @@ def test_rows_that_are_added_are_vectors(columns: int) -> None:
     found = np.zeros_like(wanted)
     kb.run(made, *arrays, found)
     np.testing.assert_array_equal(found, wanted)
+
+
+@verifies("choosing.plain.whole")
+@pytest.mark.parametrize(("columns", "lanes"), [
+    (1001, 16), (1004, 16), (28, 16), (12, 8), (20, 8), (7, 4), (48, 16), (5, 0)])
+def test_rows_of_stages_that_hand_elements_on_are_whole_vectors(columns: int, lanes: int) -> None:
+    """Of two results: one is made from the other."""
+    i, j = new_range(3, RangeKind.GLOBAL), new_range(columns, RangeKind.GLOBAL)
+    place = flat((i, columns + 3), (j, 1))  # no loop of both
+    first, passed = kb.apply(Ops.ADD, load(param(2), place), load(param(3), i)), local(0, 1)
+    second = kb.apply(Ops.MUL, load(passed, 0), load(param(4), place))
+    kernel = kb.kernel(store(passed, 0, first), store(param(0), place, second),
+                       store(param(1), place, load(passed, 0)), prefix=(i, j))
+    steps = [step for step, _ in hand_steps(kernel, WIDE)]
+    assert next((step.amount for step in steps if isinstance(step, Upcast)), 0) == lanes
+    made = optimize(kernel, WIDE)
+    generator, size = np.random.default_rng(0), 3 * (columns + 3)
+    given = [generator.standard_normal(size).astype(np.float32) for _ in range(5)]
+    found = []
+    for ast in (kernel, made):
+        arrays = [array.copy() for array in given]
+        with Context(NOOPT=1):
+            kb.run(ast, *arrays, device="CPU")
+        found.append(np.concatenate(arrays))
+    assert np.array_equal(*found)
