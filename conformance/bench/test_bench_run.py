@@ -23,11 +23,12 @@ from conformance.bench import __main__ as command
 from conformance.bench import drawing, limits, rounds, run, suite, table, timings, worker
 from conformance.bench.limits import Limits, Speeds
 from conformance.bench.operations import Numpy
-from conformance.bench.peers import NotMeasured, Ready, load, numpy_peer
+from conformance.bench.peers import NotMeasured, Ready, impl_peer, load, numpy_peer
 from conformance.bench.processes import Worker
 from conformance.bench.workloads import Array, Work, Workload, WrongAnswer, check
 from conformance.runner.test_runner import living
 from conformance.trace import ROOT
+from impl import TinyJit
 
 GIB = 1e9
 MACHINE = Limits(1, 100 * GIB, (Speeds(1 << 20, 80 * GIB, 100 * GIB),
@@ -406,3 +407,17 @@ def test_the_axis_has_round_marks() -> None:
     assert [round(axis(mark)) for mark in (0.1, 1, 10)] == [0, 50, 100]
     assert np.allclose(axis.marks(), [0.1, 0.2, 0.5, 1, 2, 5, 10])
     assert axis.inside(99) == 10
+
+
+@pytest.mark.device("CPU")
+@pytest.mark.parametrize("name", ["gelu", "cross_entropy", "mlp_step"])
+def test_what_is_timed_is_a_replay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[TinyJit] = []
+
+    def captured(function: Any) -> TinyJit:
+        made.append(TinyJit(function))
+        return made[-1]
+    monkeypatch.setattr(impl_peer.ImplPeer, "TinyJit", staticmethod(captured))
+    ready = impl_peer.make().ready(suite.workload(name))
+    ready.run()
+    assert made[0].replays == 2 and made[0].traces == 0, made[0].explain()

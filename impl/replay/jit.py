@@ -129,6 +129,7 @@ class TinyJit(Generic[Parameters, Returned]):
         self._disturbances = self._waits = 0  # captures disturbed in a row; calls until the next
         self._full: dict[str, int] = {}  # which guards did not hold when there was no room
         self._told = False
+        self._known = 0  # calls with an argument that the function has by another name, too
 
     @property
     def calls(self) -> int:
@@ -312,6 +313,7 @@ class TinyJit(Generic[Parameters, Returned]):
         if reads.reasons:
             return self._trace(args, kwargs)  # r[impl following.traced.reason]
         if not reads.known().isdisjoint(given.objects()):
+            self._known += 1
             return self._trace(args, kwargs)  # r[impl replay.guard.state]: it may ask which it is
         call = StandIns(args, kwargs, given, reads)
         if call.shared and reads.written:  # where the body may run again, it would write again
@@ -413,6 +415,10 @@ class TinyJit(Generic[Parameters, Returned]):
             lines.append(f"  not captured {self._disturbances} times in a row: other threads, "
                          "handlers of signals, or code that operations call, worked in its middle")
             lines.append(f"    {self._waits} calls are traced before the next one is captured")
+        if self._known:
+            lines.append(f"  not captured {self._known} times: an argument is what the function "
+                         "reads by another name, too, and it may ask which it is")
+            lines.append("    instead: pass it, or let the function read it, and not both")
         for number, recording in enumerate(self.entries):
             lines.append(f"  capture {number}: used {recording.uses + recording.shortcuts} times")
             lines += [f"    {each}" for each in recording.guard_texts(verbose)]

@@ -174,14 +174,19 @@ class LazyPeer(ABC):
 
     def ready(self, workload: Workload) -> Ready:
         """A captured function. A step changes its parameters, which it finds where they are."""
-        p = self.tensors(workload)
+        p, names = self.tensors(workload), list(workload.inputs)
         given = [] if workload.parameters else list(p.values())
 
-        def function(*tensors: Any) -> Any:
-            made = self.graph(workload, dict(zip(p, tensors, strict=True)) if tensors else p)
+        def step() -> Any:
+            made = self.graph(workload, p)
             self.Tensor.realize(*made)
             return made[0]
-        captured = self.TinyJit(function)
+
+        def function(*tensors: Any) -> Any:  # which knows them by no other name
+            made = self.graph(workload, dict(zip(names, tensors, strict=True)))
+            self.Tensor.realize(*made)
+            return made[0]
+        captured = self.TinyJit(step if workload.parameters else function)
 
         def run() -> Any:
             answer = captured(*given)

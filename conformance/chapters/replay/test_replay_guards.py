@@ -646,3 +646,14 @@ def test_what_is_told_of_calls_stays_short() -> None:
         for number in range(60):
             step(Tensor([1.0]), array, float(number))
     assert len(step.explain()) < 2000 and len(step._full) <= 21
+
+
+@verifies("following.traced.reason", observe="replay")
+def test_an_argument_that_is_read_by_another_name_is_said_to_be_in_the_way() -> None:
+    x, y = Tensor([1.0, 2.0]).realize(), Tensor([3.0, 4.0]).realize()
+    known = {"x": x}
+    step = TinyJit(lambda given: (given + known["x"]).realize())
+    assert [step(x).tolist() for _ in range(4)] == [[2.0, 4.0]] * 4
+    assert step.replays == 0 and "by another name" in step.explain()
+    assert [step(y).tolist() for _ in range(4)] == [[4.0, 6.0]] * 4
+    assert step.replays == 3
