@@ -44,6 +44,15 @@ class WhatRowsShareIsAStream(Edit):
     new = "grows.get(vector) == 1"
 
 
+class BlocksStayOneLoop(Edit):
+    rule = "choosing.plain.blocks"
+    description = "in a loop over blocks each element finds its block by a division"
+    first = "test_what_memory_sees_in_blocks_is_cut"
+    file = "impl/choosing/plain.py"
+    old, new = "if node.op is Ops.FLOORDIV and node.src[1]", \
+        "if node.op is Ops.REDUCE and node.src[1]"
+
+
 class RowsAreCutByTheirDivisors(Edit):
     rule = "choosing.plain.whole"
     description = "a row that all stages share is cut into as many lanes as divide it"

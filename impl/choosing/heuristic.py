@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from impl.choosing.ahead import look_ahead
 from impl.choosing.chain import chain
-from impl.choosing.plain import merge_loops, merge_short, vectorize
+from impl.choosing.plain import cut_blocks, merge_loops, merge_short, vectorize
 from impl.choosing.planner import Planner, Reasoned, cut_vector, power
 from impl.choosing.products import copy_gathered, cut_divided, plan_product
 from impl.choosing.roll import roll_lanes
@@ -64,6 +64,7 @@ class HandPlanner(Planner):
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
         cut_divided(self)
+        cut_blocks(self)
         merge_loops(self)
         self._share(lambda: part_of_reduction(self.known, self.limits))
         plan_short(self)

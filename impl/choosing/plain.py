@@ -11,7 +11,7 @@ from impl.choosing.roll import has_many_stages
 from impl.dtypes import dtypes, sum_accumulator
 from impl.ir import ELEMENTWISE, TRANSCENDENTAL, Ops, RangeKind, UOp, toposort
 from impl.kernel.analysis import LANES, Analysis, growth, loop_size
-from impl.steps.loops import Merge
+from impl.steps.loops import Cut, Merge
 from impl.steps.memory import Stream
 from impl.steps.padding import PadTo
 from impl.steps.step import Step, StepError
@@ -21,6 +21,8 @@ _DEAR = TRANSCENDENTAL | {Ops.POW, Ops.FLOORDIV, Ops.FLOORMOD}
 _DEAR_COUNT = 16
 #: A loop with fewer iterations is not made a vector.
 LEAST_VECTOR = 4
+#: Blocks of fewer elements are no vectors, and of fewer blocks the last one is a large part.
+_LEAST_BLOCK, _LEAST_BLOCKS = 8, 4
 #: So much of a loop may be added, that it is whole vectors.
 _MOST_ADDED = 1 / 3
 
@@ -47,6 +49,39 @@ def _merging(planner: Planner) -> Step | None:
                 if _merges(step, known):
                     return step
                 planner.refused.add(step.name)
+    return None
+
+
+def cut_blocks(planner: Planner) -> None:
+    """Cut a loop without reductions that memory sees in blocks, as sums over blocks that are added
+    to each of their elements: an element is then found without a division.
+    """
+    # r[impl choosing.plain.blocks]
+    refused: set[UOp] = set()
+    while (found := _block(planner, refused)) is not None:
+        loop, size = found
+        refused.add(loop)
+        number, before = loop.arg[0], set(planner.known.ranges)
+        if planner.extent(loop) % size:
+            if not planner.take_if_legal(PadTo(planner.known.position[loop], size),
+                                         "the last block is stored in part"):
+                continue
+            number = next(each.arg[0] for each in planner.known.ranges if each not in before)
+        planner.take_if_legal(Cut(planner.position(number), size), "memory sees two loops in one")
+    planner.made.clear()  # what is cut may still be a vector
+
+
+def _block(planner: Planner, refused: set[UOp]) -> tuple[UOp, int] | None:
+    """A loop that all stages share and that is divided in an index, and by which number."""
+    known = planner.known
+    if any(node.op is Ops.REDUCE for node in known.order):
+        return None
+    for node in known.order:
+        if node.op is Ops.FLOORDIV and node.src[1].op is Ops.CONST:
+            loop, size = node.src[0], int(node.src[1].arg)
+            if loop in known.info.prefix and loop not in refused and size >= _LEAST_BLOCK \
+                    and planner.extent(loop) >= _LEAST_BLOCKS * size:
+                return loop, size
     return None
 
 

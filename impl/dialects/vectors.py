@@ -305,6 +305,15 @@ class Vectors:
         name = "gatherm" if mask is not None else "gather"
         return self._loaded(self._call(f"{name}_{self._kind(where)}_{kind}", *given), dtype, count)
 
+    def vector_spread(self, pointer: str, dtype: DType, count: int, mask: Operand) -> Operand:
+        """One element wherever a mask is true, zero elsewhere; memory is not touched if it is true
+        nowhere.
+        """
+        # r[impl dialects.vector.memory+2, kernel.access.gated]
+        kind = self._stored_kind(dtype, count)
+        text = self._call(f"spread_{kind}", self._array(pointer, dtype), self._mask(mask, kind))
+        return self._loaded(text, dtype, count)
+
     def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int) -> Operand | None:
         """Elements that lie `step` apart, taken out of whole vectors; None where these are more
         than gathering costs. Only memory from the first element to the last is touched.

@@ -282,6 +282,9 @@ def _move(base: str, kind: str, index: str = "") -> str:
         loop = f"for (long l = 0; l < $N; l++) {guard}p[i[l]] = x[l];"
         return _function(kind, f"void {base}_{index}_$K($E *p, {index} i, $K x{mask})",
                          _either(base, kind, loop, "{};"))
+    if base == "spread":
+        return _function(kind, "$K spread_$K(const $E *p, $I m)",
+                         "  return any_$I(m) ? sel_$K(m, dup_$K(*p), ($K){0}) : ($K){0};")
     if base == "gatherm":
         loop = ("$K r = {0};\n  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[i[l]];\n"
                 "  return r;")
@@ -314,7 +317,7 @@ def vector_function(name: str) -> str:
         return _move(name, kind, index)
     if base.startswith("fold_"):
         return _fold(base.removeprefix("fold_"), kind)
-    if base in ("masked", "put", "stream"):
+    if base in ("masked", "put", "stream", "spread"):
         return _move(base, kind)
     if base == "turn":
         return _turn(kind)

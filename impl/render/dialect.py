@@ -184,6 +184,9 @@ class Dialect(Statements, Protocol):
     def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int) -> Operand | None:
         """Values that lie `step` apart; None where gathering them is as good."""
 
+    def vector_spread(self, pointer: str, dtype: DType, count: int, mask: Operand) -> Operand:
+        """One value wherever a mask is true, zero elsewhere."""
+
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
         """A statement that writes a value to memory."""
 

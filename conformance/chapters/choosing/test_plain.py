@@ -10,7 +10,7 @@ from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.choosing import hand_steps
 from impl.dialects import C
-from impl.dtypes import dtypes
+from impl.dtypes import DType, dtypes
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, DeviceLimits
 from impl.render import render
@@ -368,3 +368,42 @@ def test_rows_of_stages_that_hand_elements_on_are_whole_vectors(columns: int, la
             kb.run(ast, *arrays, device="CPU")
         found.append(np.concatenate(arrays))
     assert np.array_equal(found[0], found[1])
+
+
+@verifies("choosing.plain.blocks")
+@pytest.mark.parametrize(("size", "block", "steps"), [
+    (1003, 32, "PADTO(0,32) CUT(0,32) UPCAST(1,16)"), (1024, 32, "CUT(0,32) UPCAST(1,16)"),
+    (1000, 8, "CUT(0,8) UPCAST(1,8)"), (120, 32, ""), (1000, 7, "")])
+def test_what_memory_sees_in_blocks_is_cut(size: int, block: int, steps: str) -> None:
+    loop = new_range(size, RangeKind.GLOBAL)
+    number = UOp(Ops.FLOORDIV, dtypes.index, (loop, UOp.const(dtypes.index, block)))
+    value = kb.apply(Ops.ADD, load(param(1), loop), load(param(2), number))
+    ast = kb.kernel(store(param(0), loop, value), prefix=(loop,))
+    found = " ".join(names(ast))
+    assert found.startswith(steps) if steps else "CUT" not in found
+    made = optimize(ast, WIDE)
+    assert ("spread_" in render(made, C()).body) is (size == 1003)  # and nothing is gathered
+    x = np.arange(size, dtype=np.float32)
+    sums = np.arange(-(-size // block), dtype=np.float32) * 1000  # and nothing behind them
+    result = np.zeros(size, np.float32)
+    with Context(NOOPT=1):
+        kb.run(made, result, x, sums, device="CPU")
+    assert np.array_equal(result, x + np.repeat(sums, block)[:size])
+
+
+@verifies("dialects.vector.memory+2")
+@pytest.mark.parametrize("dtype", [dtypes.bool, dtypes.uint8, dtypes.int16, dtypes.int64,
+                                   dtypes.float16, dtypes.float64], ids=lambda each: each.name)
+def test_one_element_for_some_lanes(dtype: DType) -> None:
+    """The lanes of the last block, of any type."""
+    loop = new_range(1003, RangeKind.GLOBAL)
+    number = UOp(Ops.FLOORDIV, dtypes.index, (loop, UOp.const(dtypes.index, 32)))
+    value = kb.apply(Ops.MAXIMUM, load(param(1, dtype), loop), load(param(2, dtype), number))
+    made = optimize(kb.kernel(store(param(0, dtype), loop, value), prefix=(loop,)), WIDE)
+    assert "spread_" in render(made, C()).body
+    generator = np.random.default_rng(0)
+    x, blocks = (generator.integers(0, 100, size).astype(dtype.numpy) for size in (1003, 32))
+    result = np.zeros(1003, dtype.numpy)
+    with Context(NOOPT=1):
+        kb.run(made, result, x, blocks, device="CPU")
+    assert np.array_equal(result, np.maximum(x, np.repeat(blocks, 32)[:1003]))
