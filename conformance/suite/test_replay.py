@@ -354,6 +354,27 @@ def test_one_body_for_arguments_of_several_kinds(subject: Subject) -> None:
     _right_or_refused(subject, protocol.program([*draft.statements, *calls]))
 
 
+@verifies("replay.outputs.distinct", observe="replay")
+@after("effects.value.eager")
+def test_numbers_that_a_body_brings_and_writes_to(subject: Subject) -> None:
+    """They begin anew in each call, also where what was made of them, and written to, is kept."""
+    array = programs.pattern("float32", (4,), 5)
+    brought: Statement = {"do": "input", "to": "brought", "dtype": "float32", "shape": [4],
+                          "data": protocol.encode(array)}
+    region = [{"do": "shrink", "bounds": [[1, 3]]}]
+    part: Statement = {"do": "shrink", "to": "part", "from": ["t1"], "bounds": [[0, 2]]}
+    whole: list[Statement] = [{"do": "add", "to": "next", "from": ["brought", "t0"]},
+                              {"do": "assign", "target": "brought", "from": ["next"]}]
+    some: list[Statement] = [part, {"do": "add", "to": "more", "from": ["part", "part"]},
+                             {"do": "store", "target": "brought", "view": region,
+                              "from": ["more"]}]
+    later: list[Statement] = [{"do": "assign", "target": "brought", "from": ["t2"]},
+                              *_shown("brought", "t0")]
+    for writes in ([], whole, some):
+        body = [brought, *writes, *_shown("brought"), *ADVANCE]
+        _right_or_refused(subject, _around([], body, later, 4))
+
+
 @verifies("replay.output.own+2", observe="replay")
 @after("effects.value.eager")
 def test_results_that_are_moved_several_times(subject: Subject) -> None:
@@ -497,3 +518,30 @@ def test_gradients_by_an_argument_of_the_call(subject: Subject) -> None:
     for order in ("00000", "00202", "02020"):
         program = called(3, [{"x": f"t{number}"} for number in order], 0, body[:-1], watched=True)
         _right_if_supported(subject, program)
+
+
+@verifies("gradient.value.derivative", observe="gradient")
+@after("effects.value.eager")
+def test_a_number_that_does_not_depend_on_an_argument(subject: Subject) -> None:
+    """Its derivative is zero: with respect to what was there before the rest, and after it."""
+    body = [*_loss("t2"), _slope("x"), *_shown("slope")]
+    for names in ("0000", "3333", "0303"):
+        program = called(4, [{"x": f"t{name}"} for name in names], 0, body[:-1], watched=True)
+        if subject.supports(program):
+            subject.check_whole(program)
+        else:
+            subject.skipped += 1
+
+
+@verifies("replay.gradient.eager", observe="replay")
+@after("effects.value.eager")
+def test_gradients_of_what_calls_with_a_state_returned(subject: Subject) -> None:
+    """Each call changes a state, and returns what depends on a tensor that stays."""
+    subject.require("gradient")
+    body = [*ADVANCE, {"do": "mul", "to": "made", "from": ["t1", "t2"]},
+            {"do": "mul", "to": "out", "from": ["made", "t2"]}]
+    later: list[Statement] = [
+        {"do": "sum", "to": "total", "from": ["out"], "axes": [0], "keepdims": False},
+        {"do": "gradient", "to": "slope", "from": ["total", "t2"]}, *_shown("slope", "t0")]
+    for count in (2, 5):
+        _right_if_supported(subject, _around([], body, later, count))
