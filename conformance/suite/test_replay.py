@@ -10,7 +10,7 @@ from conformance import protocol
 from conformance.generators import programs
 from conformance.generators.programs import Draft
 from conformance.protocol import Program, Statement
-from conformance.runner.subject import Refused, Subject
+from conformance.runner.subject import Failure, Refused, Subject
 from conformance.suite import after, verifies
 
 
@@ -170,6 +170,24 @@ def test_states_that_began_as_one_value_part(subject: Subject) -> None:
         _right_or_refused(subject, program)
 
 
+@verifies("replay.state.parted", observe="replay")
+@after("effects.value.eager")
+def test_arguments_that_began_as_the_value_of_the_state(subject: Subject) -> None:
+    """What is only another form of the state is an argument, before others are or after them."""
+    forms: list[Statement] = [{"do": "reshape", "to": "same", "from": ["t0"], "shape": [4]},
+                              {"do": "reshape", "to": "other", "from": ["t0"], "shape": [4]},
+                              {"do": "realize", "names": ["same", "other"]}]
+    body: list[Statement] = [{"do": "sub", "to": "out", "from": ["x", "t0"]},
+                             {"do": "assign", "target": "t0", "from": ["out"]}, *_shown("out")]
+    for order in (("same", "same", "same", "t1", "same", "other"),
+                  ("t1", "t1", "t1", "same", "other", "t2")):
+        *statements, _ = _around(forms, [], [], 0)["statements"]
+        calls: Statement = {"do": "calls", "given": [{"x": name} for name in order], "nested": 0,
+                            "statements": body}
+        _right_or_refused(subject, protocol.program(
+            [*statements, calls, *_shown("same", "other", "t0")]))
+
+
 @verifies("replay.capture.whole", observe="replay")
 @after("effects.value.eager")
 def test_what_was_computed_before_is_computed_at_each_call(subject: Subject) -> None:
@@ -202,6 +220,31 @@ def test_who_read_a_state_before_its_calls_keeps_what_it_meant(subject: Subject)
     for readers in (several, several[::-1][1:]):
         names = [each["to"] for each in readers]
         subject.check_whole(_around(readers, ADVANCE, _shown(*names, "t0"), 4), "replay")
+
+
+@verifies("replay.readers.kept", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
+@after("effects.value.eager")
+def test_what_is_done_between_the_calls_of_one_body(subject: Subject) -> None:
+    """One body stands in the program several times.  Between, somebody reads the state and is
+    looked at in the end, writes to it or to what the body reads, or makes another value of that
+    name."""
+    def times(count: int) -> Statement:
+        return {"do": "repeat", "count": count, "statements": ADVANCE}
+
+    late: list[Statement] = [{"do": "neg", "to": "a", "from": ["t0"]}, times(1),
+                             {"do": "reshape", "to": "b", "from": ["t0"], "shape": [4]}, times(2)]
+    written: list[Statement] = [
+        {"do": "flip", "to": "c", "from": ["t0"], "axes": [0]},
+        {"do": "assign", "target": "t0", "from": ["t2"]}, times(2),
+        {"do": "shrink", "to": "part", "from": ["t0"], "bounds": [[0, 2]]},
+        {"do": "store", "target": "t1", "from": ["part"],
+         "view": [{"do": "shrink", "bounds": [[1, 3]]}]}, times(2)]
+    other: list[Statement] = [{"do": "copy", "to": "d", "from": ["t0"]},
+                              {"do": "add", "to": "t1", "from": ["t1", "t2"]}, times(3)]
+    for between, names in ((late, "ab"), ([*written, *other], "cd")):
+        subject.check_whole(_around([], ADVANCE, [*between, *_shown(*names, "t0", "t1")], 3),
+                            "replay")
 
 
 @verifies("replay.output.own+2", observe="replay")
@@ -456,6 +499,30 @@ def test_one_body_for_arguments_of_several_lengths(subject: Subject) -> None:
             statements.append({"do": "calls", "given": [{"x": name}] * 3, "nested": 0,
                                "statements": body})
         _right_or_refused(subject, protocol.program(statements))
+
+
+@verifies("statements.refused.shapes", observe="errors")
+@after("effects.value.eager")
+def test_a_call_that_is_wrong_is_refused_after_right_ones(subject: Subject) -> None:
+    """Its argument has another shape than the state, and nobody looks at what it returns."""
+    subject.require("errors", "replay")
+    short: list[Statement] = [{"do": "shrink", "to": "short", "from": ["t1"], "bounds": [[0, 3]]}]
+    body: list[Statement] = [{"do": "sub", "to": "out", "from": ["x", "t0"]},
+                             {"do": "assign", "target": "t0", "from": ["out"]}]
+    for right in (1, 2, 4):
+        *statements, _ = _around(short, [], [], 0)["statements"]
+        given = [*[{"x": "t1"}] * right, {"x": "short"}]
+        program = protocol.program([*statements, {
+            "do": "calls", "given": given, "nested": 0, "statements": body}, *_shown("t0")])
+        subject.examples += 1
+        try:
+            subject.adapter.run(program, {"values", "replay"}, {})
+        except protocol.ProtocolError:
+            raise
+        except Exception:  # whatever it is: what it says is its own affair
+            continue
+        raise Failure(f"three elements were taken from four, in call {right + 1}", program)
+    subject.check_whole(_around([], ADVANCE, _shown("t0"), 3), "replay")
 
 
 # Gradients inside of a body ---------------------------------------------------------------------
