@@ -173,14 +173,15 @@ def test_states_that_began_as_one_value_part(subject: Subject) -> None:
 @verifies("replay.state.parted", observe="replay")
 @after("effects.value.eager")
 def test_arguments_that_began_as_the_value_of_the_state(subject: Subject) -> None:
-    """What is only another form of the state is an argument, before others are or after them."""
+    """What is only another form of what the body reads, and changes or not, is an argument: before
+    others are, or after them."""
     forms: list[Statement] = [{"do": "reshape", "to": "same", "from": ["t0"], "shape": [4]},
                               {"do": "reshape", "to": "other", "from": ["t0"], "shape": [4]},
                               {"do": "realize", "names": ["same", "other"]}]
-    body: list[Statement] = [{"do": "sub", "to": "out", "from": ["x", "t0"]},
-                             {"do": "assign", "target": "t0", "from": ["out"]}, *_shown("out")]
-    for order in (("same", "same", "same", "t1", "same", "other"),
-                  ("t1", "t1", "t1", "same", "other", "t2")):
+    reads: list[Statement] = [{"do": "sub", "to": "out", "from": ["x", "t0"]}, *_shown("out")]
+    changes: list[Statement] = [*reads, {"do": "assign", "target": "t0", "from": ["out"]}]
+    first, later = ("same", "same", "same", "t1", "other"), ("t1", "t1", "t1", "same", "other")
+    for body, order in ((reads, first), (changes, first), (changes, later)):
         *statements, _ = _around(forms, [], [], 0)["statements"]
         calls: Statement = {"do": "calls", "given": [{"x": name} for name in order], "nested": 0,
                             "statements": body}
@@ -612,3 +613,24 @@ def test_gradients_of_what_calls_with_a_state_returned(subject: Subject) -> None
         {"do": "gradient", "to": "slope", "from": ["total", "t2"]}, *_shown("slope", "t0")]
     for count in (2, 5):
         _right_if_supported(subject, _around([], body, later, count))
+
+
+@verifies("gradient.realized.keeps+2", observe="replay")
+@after("effects.value.eager")
+def test_gradients_of_what_was_computed_before_the_calls(subject: Subject) -> None:
+    """The calls overwrite what it was computed of; what lies between is in memory still."""
+    subject.require("gradient")
+    before: list[Statement] = [{"do": "add", "to": "factor", "from": ["t0", "t1"]},
+                               {"do": "realize", "names": ["factor"]},
+                               {"do": "mul", "to": "made", "from": ["factor", "t2"]},
+                               {"do": "mul", "to": "out", "from": ["made", "t2"]},
+                               {"do": "realize", "names": ["made", "out"]}]
+    later: list[Statement] = [
+        {"do": "sum", "to": "total", "from": ["out"], "axes": [0], "keepdims": False},
+        {"do": "gradient", "to": "slope", "from": ["total", "t2"]},
+        *_shown("slope", "factor", "t0")]
+    program = _around(before, ADVANCE, later, 3)
+    if subject.supports(program):
+        subject.check_whole(program, "replay")
+    else:
+        subject.skipped += 1
