@@ -7,6 +7,7 @@ one, so each is held in a tensor of its own.
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -170,6 +171,8 @@ class _Run:
         self.variables: Variables = {}
         self.seen = Observation()
         self.later: set[str] = set()  # the names that statements behind the present one use
+        #: By what they do: captured bodies, with the places outside that they read.
+        self.captured: dict[str, tuple[Step, Variables, Outside]] = {}
 
     def all(self, statements: Sequence[Statement]) -> Observation:
         targets = {each["from"][1] for each in _whole(statements) if each["do"] == "gradient"}
@@ -225,36 +228,55 @@ class _Run:
                 self.all(each)
             return
         body = statement["statements"]
-        carried = [name for name in self.variables if name in {each.get("to") for each in body}]
+        made, asked = {each.get("to") for each in body}, _asked_first(body)
+        carried = [name for name in self.variables if name in made & asked]
         # No others: an argument that the body also has by another name is another case.
         outer = {name: self.variables[name] for name in sorted(_used(body))
-                 if name in self.variables and name not in carried}
-        place, nested = Outside(statement.get("outside")), statement.get("nested", 0)
+                 if name in self.variables and name not in made}
         several = statement.get("given", [{}] * statement.get("count", 0))
         names = [*carried, *dict.fromkeys(name for given in several for name in given)]
-        step = _captured(body, outer, place, self.later | {*carried}, names, nested)
+        step, place = self.step(statement, outer, self.later | {*carried}, names)
         held: list[tuple[str, Tensor]] = []
         for given in several:
             arguments = place.without({
                 name: self.variables[value] if isinstance(value, str) else value
                 for name, value in given.items()})
-            made, observed = step({name: self.variables[name] for name in carried}, arguments)
-            self.variables.update(made)
+            results, observed = step({name: self.variables[name] for name in carried}, arguments)
+            self.variables.update(results)
             held += observed
         self.report(held)  # after the last call: outputs stay what they were
+
+    def step(self, statement: Statement, outer: Variables, wanted: set[str],
+             names: Sequence[str]) -> tuple[Step, Outside]:
+        """The body of a repetition as a captured function, and the places outside that it reads.
+
+        What stands in a program once more is the same function, called again.
+        """
+        body, nested = statement["statements"], statement.get("nested", 0)
+        key = json.dumps([body, nested, statement.get("outside"), [*outer], [*names], sorted(
+            wanted & {each.get("to", "") for each in body})])
+        if key not in self.captured:
+            place = Outside(statement.get("outside"))
+            known = dict(outer)
+            self.captured[key] = (_captured(body, known, place, wanted, names, nested), known,
+                                  place)
+        step, known, place = self.captured[key]
+        known.update(outer)
+        return step, place
 
 
 Body = Callable[[Variables, list[Any]], None]
 Shown = tuple[Variables, list[tuple[str, Tensor]]]
+Step = Callable[[Variables, dict[str, Any]], Shown]
 
 
 def _captured(body: Sequence[Statement], outer: Variables, place: Outside, wanted: set[str],
-              names: Sequence[str], nested: int) -> Callable[[Variables, dict[str, Any]], Shown]:
+              names: Sequence[str], nested: int) -> Step:
     """A body as a function that is captured, to be called with the variables that it redefines and
     its arguments, which have these names.
 
     Without containers it is one as people write them: it is given its tensors one by one, and
-    returns what is `wanted` afterwards, one tensor or several.
+    returns what is `wanted` afterwards, one tensor or several, or nothing.
     """
     execute = written(body)
     if nested or place.kind is not None:
@@ -268,13 +290,13 @@ def _captured(body: Sequence[Statement], outer: Variables, place: Outside, wante
     def called(*values: Any) -> Any:
         made, observed = body_of(body, execute, outer, dict(zip(names, values, strict=True)), {})
         results = [*(made[name] for name in kept), *(tensor for _, tensor in observed)]
-        return results[0] if len(results) == 1 else results
+        return results[0] if len(results) == 1 else results or None
 
     step = TinyJit(called)
 
     def call(given: Variables, arguments: dict[str, Any]) -> Shown:
         returned = step(*({**given, **arguments}[name] for name in names))
-        results = returned if isinstance(returned, list) else [returned]
+        results = returned if isinstance(returned, list) else [returned] * (returned is not None)
         return (dict(zip(kept, results, strict=False)),
                 list(zip(shown, results[len(kept):], strict=True)))
     return call
@@ -359,6 +381,15 @@ def _operands(names: Sequence[str]) -> str:
 def _whole(statements: Sequence[Statement]) -> list[Statement]:
     """Statements, with those of the bodies among them."""
     return [each for outer in statements for each in (outer, *outer.get("statements", ()))]
+
+
+def _asked_first(body: Sequence[Statement]) -> set[str]:
+    """The names that a body reads or writes before it makes a variable of that name."""
+    made, asked = set[str](), set[str]()
+    for statement in body:
+        asked |= _used([statement]) - made
+        made.add(statement.get("to", ""))
+    return asked
 
 
 def _used(statements: Sequence[Statement]) -> set[str]:

@@ -36,16 +36,41 @@ HARD = (23, 25, 27, 34, 41, 71, 80, 83, 96, 97, 99, 105, 109, 130, 131, 147, 148
         171, 172, 175, 191)
 
 
+#: Seeds of boxes with holes between them, that are not placed well by simple methods either.
+WITH_HOLES = (440, 6021, 6605, 14802)
+
+
 def boxes(seed: int) -> list[Box]:
     """Boxes that fill a rectangle, from its first phase to its last."""
+    return _cut(seed, (4, 7), (6, 12), 3)
+
+
+def boxes_with_holes(seed: int) -> tuple[list[Box], int]:
+    """Boxes of a rectangle of which some are left out, so that no phase is full; and the bytes of
+    its height, which suffice.  It may be that what is alive at one time needs less, and all less
+    than that cannot be reached.
+    """
+    chosen, dice = _cut(seed, (6, 10), (8, 20), 4), Random(seed + 99)
+    enough, free = least(chosen), set[int]()
+    for box in sorted(chosen, key=lambda box: (box.size, dice.random())):
+        phases = {*range(box.first, box.stop)}
+        if not phases <= free:
+            chosen.remove(box)
+            free |= phases
+    return chosen, enough
+
+
+def _cut(seed: int, phases_between: tuple[int, int], heights_between: tuple[int, int],
+         longest: int) -> list[Box]:
+    """Boxes that fill a rectangle whose sizes lie between these, alive in so many phases each."""
     dice = Random(seed)
-    phases, height = dice.randint(4, 7), dice.randint(6, 12)
+    phases, height = dice.randint(*phases_between), dice.randint(*heights_between)
     stops, found = [0] * height, list[Box]()  # until when each unit is taken
     for phase in range(phases):
         for low in range(height):
             if stops[low] > phase:
                 continue
-            stop = min(phases, phase + dice.randint(1, 3))
+            stop = min(phases, phase + dice.randint(1, longest))
             free = next((each for each in range(low, height) if stops[each] > phase), height)
             size = min(free - low, dice.randint(1, height // 2))
             stops[low:low + size] = [stop] * size
@@ -59,10 +84,12 @@ def least(chosen: Sequence[Box]) -> int:
     return 4 * UNIT * sum(box.size for box in chosen if box.first == 0)
 
 
-def packed(chosen: Sequence[Box]) -> Program:
+def packed(chosen: Sequence[Box], padded: bool = False) -> Program:
     """A program with these temporaries.  A number goes from phase to phase: what begins in a phase
     is made of it, and gives it an element at the end of its first phase and of its last.  All that
     the number has been is looked at: so it is in memory of its own.
+
+    `padded`: a box is the number among zeros, which one kernel makes without another temporary.
     """
     draft = Draft()
     passed = draft.add("input", dtype="float32", shape=[1],
@@ -73,19 +100,25 @@ def packed(chosen: Sequence[Box]) -> Program:
         for due in ("first", "last"):
             for number, box in enumerate(chosen):
                 if phase == (box.first + 1 if due == "first" else box.stop):
-                    place = 0 if due == "first" else box.size * UNIT - 1
+                    place = number if padded else 0 if due == "first" else box.size * UNIT - 1
                     element = draft.add("shrink", names[number], bounds=[[place, place + 1]])
-                    passed = draft.add("maximum", passed, element)
+                    passed = draft.add("minimum" if padded else "maximum", passed, element)
                     kept.append(passed)
         for number, box in enumerate(chosen):
             if box.first == phase:
-                shape = (box.size * UNIT,)
-                more = draft.constant(Kind("float32", shape), number + 1)
-                names[number] = draft.add("contiguous", draft.add(
-                    "add", draft.add("expand", passed, shape=list(shape)), more))
+                names[number] = draft.add("contiguous", _filled(draft, passed, number,
+                                                                box.size * UNIT, padded))
     draft.append({"do": "drop", "names": [each for each in draft.kinds if each not in kept]})
     draft.append({"do": "observe", "names": kept})
     return protocol.program(draft.statements)
+
+
+def _filled(draft: Draft, passed: str, number: int, size: int, padded: bool) -> str:
+    """What no other box has: the number with another one added, or at another place."""
+    if padded:
+        return draft.add("pad", passed, widths=[[number, size - 1 - number]])
+    more = draft.constant(Kind("float32", (size,)), number + 1)
+    return draft.add("add", draft.add("expand", passed, shape=[size]), more)
 
 
 def chains(count: int, sizes: Sequence[int], together: bool) -> Program:
@@ -112,4 +145,35 @@ def chains(count: int, sizes: Sequence[int], together: bool) -> Program:
     kept = list(ends.values())
     draft.append({"do": "drop", "names": [each for each in draft.kinds if each not in kept]})
     draft.append({"do": "observe", "names": kept})
+    return protocol.program(draft.statements)
+
+
+#: Seeds of graphs where who looks at less than the whole order takes one that needs more memory
+#: than that of the numbers.
+GRAPHS = (232, 329, 331, 638, 709, 926)
+
+
+def graph(seed: int) -> Program:
+    """Temporaries of several sizes, each made of elements of one or two before it; two numbers at
+    the end are looked at, and nothing else.
+    """
+    dice, draft = Random(seed), Draft()
+    begin = draft.add("input", dtype="float32", shape=[1], data=protocol.encode(
+        np.ones(1, np.float32)))
+    count, names, ends = dice.randint(5, 9), list[str](), list[str]()
+    for number in range(count):
+        last = number >= count - 2
+        below = range(min(number, count - 2))
+        sources = sorted({*dice.choices(below, k=dice.randint(1, 2))}) if number else []
+        value = begin
+        for place, source in enumerate(sources):
+            element = draft.add("shrink", names[source], bounds=[[source, source + 1]])
+            value = draft.add("add", value, element) if place else element
+        if last:
+            ends.append(draft.add("neg", value))
+        else:
+            size = dice.choice((1, 2, 4, 8)) * UNIT // 4
+            names.append(draft.add("contiguous", _filled(draft, value, number, size, padded=True)))
+    draft.append({"do": "drop", "names": [each for each in draft.kinds if each not in ends]})
+    draft.append({"do": "observe", "names": ends})
     return protocol.program(draft.statements)

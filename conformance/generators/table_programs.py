@@ -30,6 +30,16 @@ def _along(do: str, axis: int, turned: bool = False) -> Way:
     return way
 
 
+def _across(do: str) -> Way:
+    """A row is made with what its column is reduced to: other rows are read than the one that is
+    written."""
+    def way(draft: Draft, x: str, y: str) -> str:
+        turned = draft.add("permute", x, order=[1, 0])
+        line = draft.add(do, turned, axes=[1], keepdims=True)
+        return draft.add("sub", y, draft.add("expand", line, shape=list(draft.kinds[x].shape)))
+    return way
+
+
 def _shifted(draft: Draft, x: str, y: str) -> str:
     rows, columns = draft.kinds[x].shape
     lower = draft.add("pad", x, widths=[[1, 0], [0, 0]])
@@ -49,7 +59,8 @@ WAYS: tuple[Way, ...] = (
     lambda draft, x, y: draft.add("cumsum", x, axis=1),
     lambda draft, x, y: draft.add("matmul", x, y),
     _along("max", 1), _along("min", 0), _along("sum", 0), _along("sum", 1),
-    _along("max", 1, turned=True), _along("sum", 0, turned=True))
+    _along("max", 1, turned=True), _along("sum", 0, turned=True),
+    _across("max"), _across("sum"))
 
 #: The ways that read a line of the table for each element.
 LINES = range(9, len(WAYS))
@@ -77,12 +88,13 @@ def chain(way: int, size: int) -> Program:
     return _observing(draft, value)
 
 
-def between_sums(way: int, size: int) -> Program:
-    """A table that is made of running sums, and of which running sums are made."""
+def between_sums(way: int, size: int, other: bool = False) -> Program:
+    """A table that is made of running sums, or of them and an `other` table, and of which running
+    sums are made."""
     draft = Draft()
-    x, _ = _inputs(draft, size)
+    x, y = _inputs(draft, size)
     first = draft.add("contiguous", draft.add("cumsum", x, axis=0))
-    value = draft.add("contiguous", WAYS[way](draft, first, first))
+    value = draft.add("contiguous", WAYS[way](draft, first, y if other else first))
     return _observing(draft, draft.add("cumsum", value, axis=0))
 
 

@@ -219,7 +219,9 @@ def test_tables_are_made_of_each_other_in_every_way() -> None:
     made = [table_programs.chain(way, 5) for way in range(len(table_programs.WAYS))]
     summed = [table_programs.between_sums(way, 5) for way in range(len(table_programs.WAYS))]
     drawn = [table_programs.random_program(seed, 5) for seed in range(40)]
-    for program in (*made, *summed, *drawn):
+    others = [table_programs.between_sums(way, 5, other=True)
+              for way in range(len(table_programs.WAYS))]
+    for program in (*made, *summed, *others, *drawn):
         shapes.check_program(program)
     for programs_of_ways in (made, summed):
         values = {oracle.run(program)[0].value.tobytes() for program in programs_of_ways}

@@ -16,7 +16,9 @@ implementation in other words. What is not decided after `--busy` seconds of the
 neither found nor alive: it is counted apart, with the check that was asked last. With `--reached`,
 a file of `conformance.saboteurs.reaching`, only the checks are asked that execute the changed
 statement, the quickest first; a change of what none of them executes is counted apart, too, and
-so is one of `equivalent.json`, which says why it is the same implementation.
+so is one of `equivalent.json`, which says why it is the same implementation, or another one that is
+right by every law. With `--reached` it is known how long a check takes: where time is over in one
+that has taken many times as long, what is changed does not end, and that is found.
 
 The faults are in the small runtime `conformance.saboteurs.runtime`, and in `impl`. They were
 written with only the specification at hand; `faults.json`, `faults-second.json`,
@@ -44,7 +46,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from time import monotonic
+from time import monotonic, process_time
 from types import ModuleType
 from typing import Any
 
@@ -101,6 +103,8 @@ NEAREST = {"movements": ("movements",), "ranges": ("movements", "sizes"), "sizes
            "schedule": ("schedule",), "replay": ("replay",), "writes": ("effects", "dependencies")}
 #: What is said of a change about which nothing is known, because the time is over.
 UNDECIDED = "no time"
+#: What takes so many times as long as without a change, and so many seconds, does not end.
+TIMES, ENDLESS = 20, 20.0
 #: Seconds of the processor for the first programs and for all, those in which what is asked can
 #: still say where it was, and seconds of the clock.
 AT_FIRST, BUSY, GRACE, LIMIT = 25, 600, 10, 3600.0
@@ -230,6 +234,11 @@ class Asked:
             check.name in reached.elsewhere, check.chapter not in NEAREST.get(change.kind, ()),
             seconds[check.name]))
 
+    def is_endless(self, name: str, seconds: float) -> bool:
+        """Whether a check has taken so long that it does not end."""
+        usual = self.reached.seconds.get(name) if self.reached else None
+        return usual is not None and seconds > max(ENDLESS, TIMES * usual)
+
     def meets(self, change: Change) -> bool:
         """Whether any check may execute a change."""
         return self.reached is None or bool(
@@ -311,10 +320,16 @@ def _limit(seconds: int, asked: Asked) -> None:
 
 def _in_child(change: Change, asked: Asked, answer: Connection) -> None:
     os.setsid()
-    last = ["the first program"]
+    last, began = ["the first program"], [process_time()]
+
+    def tell(name: str) -> None:
+        last.append(name)
+        began.append(process_time())
 
     def over(*_: object) -> None:
-        answer.send(f"{UNDECIDED}: in {last[-1]}")
+        endless = asked.is_endless(last[-1], process_time() - began[-1])
+        answer.send(f"{last[-1]}, which does not end" if endless
+                    else f"{UNDECIDED}: in {last[-1]}")
         os._exit(0)
 
     signal.signal(signal.SIGXCPU, over)
@@ -324,7 +339,7 @@ def _in_child(change: Change, asked: Asked, answer: Connection) -> None:
         os.dup2(nowhere, stream)
     change.install()
     try:
-        answer.send(found_by(change, asked, last.append))
+        answer.send(found_by(change, asked, tell))
     except BaseException as error:  # it cannot even be loaded, or ends the process
         answer.send(f"{type(error).__name__}")
     os._exit(0)

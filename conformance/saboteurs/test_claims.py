@@ -10,7 +10,7 @@ from conformance.protocol import Document, shapes
 from conformance.runner.checks import collect, run_check
 from conformance.runner.subject import Subject
 from conformance.suite.test_caching import damage
-from conformance.suite.test_memory import wasteful
+from conformance.suite.test_memory import FEW, wasteful
 from conformance.suite.test_ordering import chain_by_chain, peak
 
 
@@ -23,6 +23,24 @@ def test_boxes_fill_a_rectangle() -> None:
                                          // (4 * packing_programs.UNIT)}
         shapes.check_program(packing_programs.packed(boxes))
     assert packing_programs.boxes(1) == packing_programs.boxes(1) != packing_programs.boxes(2)
+
+
+def test_boxes_with_holes_leave_some_of_each_phase_free() -> None:
+    for seed in packing_programs.WITH_HOLES:
+        boxes, enough = packing_programs.boxes_with_holes(seed)
+        for phase in range(max(box.stop for box in boxes)):
+            alive = sum(box.size for box in boxes if box.first <= phase < box.stop)
+            assert 4 * packing_programs.UNIT * alive < enough
+        assert len(boxes) <= FEW
+        shapes.check_program(packing_programs.packed(boxes, padded=True))
+
+
+def test_graphs_are_programs_whose_ends_are_looked_at() -> None:
+    for seed in packing_programs.GRAPHS:
+        program = packing_programs.graph(seed)
+        shapes.check_program(program)
+        assert len(program["statements"][-1]["names"]) == 2
+        assert program == packing_programs.graph(seed) != packing_programs.graph(seed + 1)
 
 
 def test_a_plan_that_needs_more_than_is_enough_is_wasteful() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.saboteurs import mutants
+from conformance.saboteurs.reaching import Reached
 from conformance.trace import ROOT
 
 
@@ -42,6 +43,17 @@ def test_what_takes_too_long_is_neither_found_nor_alive() -> None:
         "x                 1 of    1   100 %", "all               1 of    1   100 %",
         "1 more were not decided in time"]
     assert not mutants.speed([(endless, found)], [3.0])
+
+
+def test_what_takes_many_times_as_long_does_not_end() -> None:
+    asked = mutants.Asked(0, reached=Reached({}, {"test_x": 0.5}, []))
+    assert asked.is_endless("test_x", 21.0)
+    assert not asked.is_endless("test_x", 19.0)
+    assert not asked.is_endless("test_y", 500.0)
+    assert not mutants.Asked(0).is_endless("test_x", 500.0)
+    slow = mutants.Asked(0, reached=Reached({}, {"test_x": 3.0}, []))
+    assert not slow.is_endless("test_x", 59.0)
+    assert slow.is_endless("test_x", 61.0)
 
 
 @pytest.mark.slow

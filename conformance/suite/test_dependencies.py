@@ -10,6 +10,7 @@ from conformance.oracle import checker
 from conformance.protocol import Program, Statement
 from conformance.runner.subject import Failure, Subject
 from conformance.suite import after, verifies
+from conformance.suite.test_fusion import apart
 
 
 def _no_findings(subject: Subject, rule: str, kind: str) -> None:
@@ -90,20 +91,27 @@ def test_neighbours_that_share_no_byte_do_not_wait(subject: Subject) -> None:
 @verifies("dependencies.waw.order", observe="schedule")
 @after("effects.value.eager")
 def test_who_was_overwritten_in_part_is_still_waited_for(subject: Subject) -> None:
-    """The second of four writes is half overwritten by the third; the last touches its rest."""
+    """The second of four writes is half overwritten by the third; the last touches its rest.  And
+    parts that end at one element and begin at several, of which not all are overwritten."""
     subject.require_stated("dependencies")
     hazards = 0
 
     def check(program: Program) -> None:
         nonlocal hazards
-        for document in subject.check_values(program, "schedule").schedule:
+        documents = [document for options in ({}, apart(subject)) for document in
+                     subject.check_values(program, "schedule", **options).schedule]
+        for document in documents:
             hazards += len([*checker.hazards(document)])
             if document["kernels"] and (wrong := checker.check(document)):
                 raise Failure("; ".join(map(str, wrong)), program)
 
     for last in ("write", "read"):
-        for first in ((8, 12), (9, 16), (12, 13)):
-            program = _of_parts((*first, "write"), (2, 8, "write"), (0, 4, "write"), (5, 7, last))
+        asked = [_of_parts((*first, "write"), (2, 8, "write"), (0, 4, "write"), (5, 7, last))
+                 for first in ((8, 12), (9, 16), (12, 13))]
+        asked += [_of_parts((12, 16, kind), (4, 16, kind), (4, 8, last), (0, 16, "read"))
+                  for kind in ("write", "read")]
+        asked.append(_of_parts((4, 16, "write"), (12, 16, "write"), (4, 8, last)))
+        for program in asked:
             if subject.supports(program):
                 subject.check_smallest(program, check)
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -99,7 +99,8 @@ def test_what_does_not_fit_in_place_is_read_before_it_is_overwritten(subject: Su
                                                          (subject.seed + 1) * count)
     alone, usual = apart(subject), dict[str, Any]()
     asked = [(table_programs.chain(way, 7 if way % 2 else 24), alone) for way in ways]
-    asked += [(table_programs.between_sums(way, LARGE), usual) for way in table_programs.LINES]
+    asked += [(table_programs.between_sums(way, LARGE, other), usual)
+              for way in table_programs.LINES for other in (False, True)]
     asked += [(table_programs.random_program(seed, 5 + seed % 3), alone if seed % 2 else usual)
               for seed in seeds]
     for program, options in asked:
@@ -172,11 +173,26 @@ def test_temporaries_that_fill_memory_without_a_gap(subject: Subject) -> None:
 @after("memory.reuse.disjoint")
 def test_a_frugal_plan_needs_no_more_than_is_necessary(subject: Subject) -> None:
     """Of temporaries that fill a rectangle, if none of them lies where a simple method puts it."""
+    chosen = [packing_programs.boxes(seed) for seed in subject.part(packing_programs.HARD,
+                                                                    at_least=8)]
+    _wastes_nothing(subject, [(packing_programs.packed(each), packing_programs.least(each))
+                              for each in chosen])
+
+
+@verifies("memory.plan.claimed", observe="memory")
+@after("memory.reuse.disjoint")
+def test_a_frugal_plan_of_temporaries_with_holes_between_them(subject: Subject) -> None:
+    """The most that is alive at one time is not always enough, and what is, is needed."""
+    chosen = map(packing_programs.boxes_with_holes, packing_programs.WITH_HOLES)
+    _wastes_nothing(subject, [(packing_programs.packed(each, padded=True), enough)
+                              for each, enough in chosen])
+
+
+def _wastes_nothing(subject: Subject, asked: Sequence[tuple[Program, int]]) -> None:
+    """A frugal plan needs no more than is enough for each of these programs."""
     subject.require_frugal("memory")
     met = 0
-    for seed in subject.part(packing_programs.HARD, at_least=8):
-        boxes = packing_programs.boxes(seed)
-        program, enough = packing_programs.packed(boxes), packing_programs.least(boxes)
+    for program, enough in asked:
         if not subject.supports(program):
             subject.skipped += 1
             continue

@@ -339,6 +339,41 @@ def test_one_program_at_many_sizes(subject: Subject) -> None:
                     subject.skipped += 1
 
 
+#: Rows and columns that begin with the fewest, and do not all grow together.
+FEW_FIRST = ((2, 3), (3, 4), (2, 5), (4, 2), (6, 7), (3, 2))
+#: Rows so that what is cut out of them begins further down, then at the first row, and down again.
+UP_AND_DOWN = ((5, 4), (4, 4), (3, 4), (6, 4), (8, 4), (3, 4))
+
+
+@verifies("caching.program.own")
+@after("effects.value.eager", "conventions.value.eager")
+def test_plain_programs_at_sizes_that_begin_small(subject: Subject) -> None:
+    """No number is in them, and a part of one size is cut out wherever the size puts it."""
+    across = subject.info.choices.get("across", subject.info.settings)
+    for form, sizes in ((_subtracted, FEW_FIRST), (_windowed, UP_AND_DOWN)):
+        for options in ({}, *({each: 1} for each in across)):
+            subject.adapter.reset()
+            for rows, columns in sizes:
+                draft = Draft()
+                form(draft, rows, columns)
+                program = _finished(draft)
+                if subject.supports(program):
+                    subject.check_values(program, settings=options)
+                else:
+                    subject.skipped += 1
+
+
+def _subtracted(draft: Draft, rows: int, columns: int) -> None:
+    x, y = _table(draft, rows, columns), _table(draft, rows, columns, 1)
+    draft.add("abs", draft.add("sub", x, y))
+
+
+def _windowed(draft: Draft, rows: int, columns: int) -> None:
+    x = _table(draft, rows, columns)
+    part = draft.add("shrink", x, bounds=[[rows - 3, rows - 1], [0, columns]])
+    draft.add("abs", draft.add("mul", part, part))
+
+
 def _table(draft: Draft, rows: int, columns: int, seed: int = 0) -> str:
     numbers = (np.arange(rows * columns) * (2 * seed + 5) + seed) % 13 - 5
     return given(draft, numbers.reshape(rows, columns), "float32")

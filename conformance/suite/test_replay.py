@@ -10,7 +10,7 @@ from conformance import protocol
 from conformance.generators import programs
 from conformance.generators.programs import Draft
 from conformance.protocol import Program, Statement
-from conformance.runner.subject import Refused, Subject
+from conformance.runner.subject import Failure, Refused, Subject
 from conformance.suite import after, verifies
 
 
@@ -170,6 +170,25 @@ def test_states_that_began_as_one_value_part(subject: Subject) -> None:
         _right_or_refused(subject, program)
 
 
+@verifies("replay.state.parted", observe="replay")
+@after("effects.value.eager")
+def test_arguments_that_began_as_the_value_of_the_state(subject: Subject) -> None:
+    """What is only another form of what the body reads, and changes or not, is an argument: before
+    others are, or after them."""
+    forms: list[Statement] = [{"do": "reshape", "to": "same", "from": ["t0"], "shape": [4]},
+                              {"do": "reshape", "to": "other", "from": ["t0"], "shape": [4]},
+                              {"do": "realize", "names": ["same", "other"]}]
+    reads: list[Statement] = [{"do": "sub", "to": "out", "from": ["x", "t0"]}, *_shown("out")]
+    changes: list[Statement] = [*reads, {"do": "assign", "target": "t0", "from": ["out"]}]
+    first, later = ("same", "same", "same", "t1", "other"), ("t1", "t1", "t1", "same", "other")
+    for body, order in ((reads, first), (changes, first), (changes, later)):
+        *statements, _ = _around(forms, [], [], 0)["statements"]
+        calls: Statement = {"do": "calls", "given": [{"x": name} for name in order], "nested": 0,
+                            "statements": body}
+        _right_or_refused(subject, protocol.program(
+            [*statements, calls, *_shown("same", "other", "t0")]))
+
+
 @verifies("replay.capture.whole", observe="replay")
 @after("effects.value.eager")
 def test_what_was_computed_before_is_computed_at_each_call(subject: Subject) -> None:
@@ -202,6 +221,31 @@ def test_who_read_a_state_before_its_calls_keeps_what_it_meant(subject: Subject)
     for readers in (several, several[::-1][1:]):
         names = [each["to"] for each in readers]
         subject.check_whole(_around(readers, ADVANCE, _shown(*names, "t0"), 4), "replay")
+
+
+@verifies("replay.readers.kept", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
+@after("effects.value.eager")
+def test_what_is_done_between_the_calls_of_one_body(subject: Subject) -> None:
+    """One body stands in the program several times.  Between, somebody reads the state and is
+    looked at in the end, writes to it or to what the body reads, or makes another value of that
+    name."""
+    def times(count: int) -> Statement:
+        return {"do": "repeat", "count": count, "statements": ADVANCE}
+
+    late: list[Statement] = [{"do": "neg", "to": "a", "from": ["t0"]}, times(1),
+                             {"do": "reshape", "to": "b", "from": ["t0"], "shape": [4]}, times(2)]
+    written: list[Statement] = [
+        {"do": "flip", "to": "c", "from": ["t0"], "axes": [0]},
+        {"do": "assign", "target": "t0", "from": ["t2"]}, times(2),
+        {"do": "shrink", "to": "part", "from": ["t0"], "bounds": [[0, 2]]},
+        {"do": "store", "target": "t1", "from": ["part"],
+         "view": [{"do": "shrink", "bounds": [[1, 3]]}]}, times(2)]
+    other: list[Statement] = [{"do": "copy", "to": "d", "from": ["t0"]},
+                              {"do": "add", "to": "t1", "from": ["t1", "t2"]}, times(3)]
+    for between, names in ((late, "ab"), ([*written, *other], "cd")):
+        subject.check_whole(_around([], ADVANCE, [*between, *_shown(*names, "t0", "t1")], 3),
+                            "replay")
 
 
 @verifies("replay.output.own+2", observe="replay")
@@ -354,6 +398,27 @@ def test_one_body_for_arguments_of_several_kinds(subject: Subject) -> None:
     _right_or_refused(subject, protocol.program([*draft.statements, *calls]))
 
 
+@verifies("replay.outputs.distinct", observe="replay")
+@after("effects.value.eager")
+def test_numbers_that_a_body_brings_and_writes_to(subject: Subject) -> None:
+    """They begin anew in each call, also where what was made of them, and written to, is kept."""
+    array = programs.pattern("float32", (4,), 5)
+    brought: Statement = {"do": "input", "to": "brought", "dtype": "float32", "shape": [4],
+                          "data": protocol.encode(array)}
+    region = [{"do": "shrink", "bounds": [[1, 3]]}]
+    part: Statement = {"do": "shrink", "to": "part", "from": ["t1"], "bounds": [[0, 2]]}
+    whole: list[Statement] = [{"do": "add", "to": "next", "from": ["brought", "t0"]},
+                              {"do": "assign", "target": "brought", "from": ["next"]}]
+    some: list[Statement] = [part, {"do": "add", "to": "more", "from": ["part", "part"]},
+                             {"do": "store", "target": "brought", "view": region,
+                              "from": ["more"]}]
+    later: list[Statement] = [{"do": "assign", "target": "brought", "from": ["t2"]},
+                              *_shown("brought", "t0")]
+    for writes in ([], whole, some):
+        body = [brought, *writes, *_shown("brought"), *ADVANCE]
+        _right_or_refused(subject, _around([], body, later, 4))
+
+
 @verifies("replay.output.own+2", observe="replay")
 @after("effects.value.eager")
 def test_results_that_are_moved_several_times(subject: Subject) -> None:
@@ -437,6 +502,30 @@ def test_one_body_for_arguments_of_several_lengths(subject: Subject) -> None:
         _right_or_refused(subject, protocol.program(statements))
 
 
+@verifies("statements.refused.shapes", observe="errors")
+@after("effects.value.eager")
+def test_a_call_that_is_wrong_is_refused_after_right_ones(subject: Subject) -> None:
+    """Its argument has another shape than the state, and nobody looks at what it returns."""
+    subject.require("errors", "replay")
+    short: list[Statement] = [{"do": "shrink", "to": "short", "from": ["t1"], "bounds": [[0, 3]]}]
+    body: list[Statement] = [{"do": "sub", "to": "out", "from": ["x", "t0"]},
+                             {"do": "assign", "target": "t0", "from": ["out"]}]
+    for right in (1, 2, 4):
+        *statements, _ = _around(short, [], [], 0)["statements"]
+        given = [*[{"x": "t1"}] * right, {"x": "short"}]
+        program = protocol.program([*statements, {
+            "do": "calls", "given": given, "nested": 0, "statements": body}, *_shown("t0")])
+        subject.examples += 1
+        try:
+            subject.adapter.run(program, {"values", "replay"}, {})
+        except protocol.ProtocolError:
+            raise
+        except Exception:  # whatever it is: what it says is its own affair
+            continue
+        raise Failure(f"three elements were taken from four, in call {right + 1}", program)
+    subject.check_whole(_around([], ADVANCE, _shown("t0"), 3), "replay")
+
+
 # Gradients inside of a body ---------------------------------------------------------------------
 
 
@@ -497,3 +586,51 @@ def test_gradients_by_an_argument_of_the_call(subject: Subject) -> None:
     for order in ("00000", "00202", "02020"):
         program = called(3, [{"x": f"t{number}"} for number in order], 0, body[:-1], watched=True)
         _right_if_supported(subject, program)
+
+
+@verifies("gradient.value.derivative", observe="gradient")
+@after("effects.value.eager")
+def test_a_number_that_does_not_depend_on_an_argument(subject: Subject) -> None:
+    """Its derivative is zero: with respect to what was there before the rest, and after it."""
+    body = [*_loss("t2"), _slope("x"), *_shown("slope")]
+    for names in ("0000", "3333", "0303"):
+        program = called(4, [{"x": f"t{name}"} for name in names], 0, body[:-1], watched=True)
+        if subject.supports(program):
+            subject.check_whole(program)
+        else:
+            subject.skipped += 1
+
+
+@verifies("replay.gradient.eager", observe="replay")
+@after("effects.value.eager")
+def test_gradients_of_what_calls_with_a_state_returned(subject: Subject) -> None:
+    """Each call changes a state, and returns what depends on a tensor that stays."""
+    subject.require("gradient")
+    body = [*ADVANCE, {"do": "mul", "to": "made", "from": ["t1", "t2"]},
+            {"do": "mul", "to": "out", "from": ["made", "t2"]}]
+    later: list[Statement] = [
+        {"do": "sum", "to": "total", "from": ["out"], "axes": [0], "keepdims": False},
+        {"do": "gradient", "to": "slope", "from": ["total", "t2"]}, *_shown("slope", "t0")]
+    for count in (2, 5):
+        _right_if_supported(subject, _around([], body, later, count))
+
+
+@verifies("gradient.realized.keeps+2", observe="replay")
+@after("effects.value.eager")
+def test_gradients_of_what_was_computed_before_the_calls(subject: Subject) -> None:
+    """The calls overwrite what it was computed of; what lies between is in memory still."""
+    subject.require("gradient")
+    before: list[Statement] = [{"do": "add", "to": "factor", "from": ["t0", "t1"]},
+                               {"do": "realize", "names": ["factor"]},
+                               {"do": "mul", "to": "made", "from": ["factor", "t2"]},
+                               {"do": "mul", "to": "out", "from": ["made", "t2"]},
+                               {"do": "realize", "names": ["made", "out"]}]
+    later: list[Statement] = [
+        {"do": "sum", "to": "total", "from": ["out"], "axes": [0], "keepdims": False},
+        {"do": "gradient", "to": "slope", "from": ["total", "t2"]},
+        *_shown("slope", "factor", "t0")]
+    program = _around(before, ADVANCE, later, 3)
+    if subject.supports(program):
+        subject.check_whole(program, "replay")
+    else:
+        subject.skipped += 1

@@ -147,12 +147,15 @@ class Session:
 
 
 class Recording:
-    """One call of a body, to be run again: a plan, and which name each of its slots has."""
+    """One call of a body, to be run again: a plan, which name each of its slots has, and the
+    elements of those that the body brings itself.
+    """
 
-    def __init__(self, plan: Plan, slots: list[str | None],
+    def __init__(self, plan: Plan, slots: list[str | None], brought: dict[int, Array],
                  made: dict[str, tuple[int, tuple[Statement, ...]]],
                  observed: list[int]) -> None:
-        self.plan, self.slots, self.made, self.observed = plan, slots, made, observed
+        self.plan, self.slots, self.brought = plan, slots, brought
+        self.made, self.observed = made, observed
         self.written = {step.target for step in plan.steps}
 
 
@@ -220,6 +223,8 @@ class Captured:
         if not tasks:
             return None, observed
         buffers, plan = session.plan(tasks, held)
+        brought = {slot: each.array.copy() for slot, each in enumerate(buffers)
+                   if each.array is not None and each not in before}
         session.run(plan, buffers, given)
         formal = {given.get(name, name): name for name in reversed(self.outer)}
         number = {buffer: slot for slot, buffer in enumerate(buffers)}
@@ -227,7 +232,7 @@ class Captured:
                if view.buffer not in before):
             return None, observed
         recording = Recording(
-            plan, [formal[before[each]] if each in before else None for each in buffers],
+            plan, [formal[before[each]] if each in before else None for each in buffers], brought,
             {name: (number[view.buffer], view.steps) for name, view in inner.variables.items()
              if view.buffer in number and (name not in formal or view.buffer not in before)},
             [number[view.buffer] for _, view in observed])
@@ -239,6 +244,8 @@ class Captured:
         for slot, name in zip(recording.plan.slots, recording.slots, strict=True):
             buffers.append(Buffer(slot.dtype, slot.shape, version=1) if name is None else
                            session.variables[given.get(name, name)].buffer)
+        for number, elements in recording.brought.items():
+            buffers[number].array = elements.copy()
         session.adapter.seen.schedule.append(described(recording.plan, True))
         session.run(recording.plan, buffers, given)
         for name, (number, steps) in recording.made.items():
