@@ -34,6 +34,12 @@ def _or_bool(plain: Function, logical: Function) -> Function:
     return lambda x, *more, **fields: (logical if dr.is_mask_v(x) else plain)(x, *more, **fields)
 
 
+def _of_some(function: Function) -> Function:
+    """A function that ends the process where there are no elements, and is not called there."""
+    return lambda *sources: (function(*sources) if len(sources[-1].array)
+                             else dr.zeros(type(sources[-1]), sources[-1].shape))
+
+
 def _wide(function: Function) -> Function:
     """A reduction, which integers of 8 bits do not have: their low bits are those of `int32`."""
     def wide(s: Statement, x: Tensor) -> Tensor:
@@ -83,14 +89,15 @@ class Adapter(LibraryAdapter[Tensor]):
 
     functions = {
         "neg": lambda x: -x, "abs": dr.abs, "relu": lambda x: dr.maximum(x, 0),
-        "not": lambda x: ~x, "exp": dr.exp, "log": dr.log, "sqrt": dr.sqrt, "sin": dr.sin,
-        "tanh": dr.tanh, "reciprocal": dr.rcp, "add": lambda x, y: x + y,
+        "not": lambda x: ~x, "exp": _of_some(dr.exp), "log": _of_some(dr.log), "sqrt": dr.sqrt,
+        "sin": _of_some(dr.sin), "tanh": _of_some(dr.tanh), "reciprocal": dr.rcp,
+        "add": lambda x, y: x + y,
         "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
         "maximum": _or_bool(dr.maximum, lambda x, y: x | y),
         "minimum": _or_bool(dr.minimum, lambda x, y: x & y), "less": lambda x, y: x < y,
         "less_equal": lambda x, y: x <= y, "equal": lambda x, y: x == y,
         "and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y,
-        "where": dr.select, "gather": _gathered, "copy": dr.copy, "contiguous": dr.copy,
+        "where": _of_some(dr.select), "gather": _gathered, "copy": dr.copy, "contiguous": dr.copy,
     }
     shaped = {
         "reshape": lambda s, x: dr.reshape(x, tuple(s["shape"])), "expand": _expanded,
@@ -112,6 +119,8 @@ class Adapter(LibraryAdapter[Tensor]):
         return TENSORS[elements.dtype.name](elements)
 
     def full(self, dtype: str, shape: Sequence[int], value: Any) -> Tensor:
+        if "int" in dtype:
+            value = int(value)  # Dr.Jit refuses a fraction
         return dr.full(TENSORS[dtype], value, tuple(shape))
 
     def elements(self, tensor: Tensor) -> Array:
