@@ -5,6 +5,7 @@ Its sums accumulate in the dtype that is asked for, as documented; it has no `re
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,14 @@ MOVEMENTS: dict[str, Callable[[Statement, Array], Array]] = {
     "flip": lambda s, x: np.flip(x, tuple(s["axes"])),
     "shrink": lambda s, x: x[slices(s)], "stride": lambda s, x: x[slices(s)],
 }
+
+
+def places(shape: Sequence[int], view: Sequence[Statement]) -> Array:
+    """The numbers of the elements that a view selects, in the form of the selected region."""
+    numbers = np.arange(math.prod(shape)).reshape(tuple(shape))
+    for step in view:
+        numbers = MOVEMENTS[step["do"]](step, numbers)
+    return numbers
 
 
 def _reduced(function: Callable[..., Any], **fields: Any) -> Callable[[Statement, Array], Array]:
@@ -72,8 +81,5 @@ class Adapter(LibraryAdapter[Array]):
         if np.shares_memory(region, target):
             region[...] = value
         else:  # a reshape of what was moved is a copy: the elements are written by number
-            numbers = np.arange(target.size).reshape(target.shape)
-            for step in view:
-                numbers = MOVEMENTS[step["do"]](step, numbers)
-            target.reshape(-1)[numbers] = value
+            target.reshape(-1)[places(target.shape, view)] = value
         return target

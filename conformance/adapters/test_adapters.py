@@ -31,12 +31,20 @@ REPORTS = HERE / "reports"
 NAMES = {"numpy": "numpy_adapter:Adapter", "numexpr": "numexpr_adapter:Adapter",
          "torch": "torch_adapter:Adapter", "jax": "jax_adapter:Adapter",
          "tinygrad": "tinygrad_adapter:Adapter", "autograd": "autograd_adapter:Adapter",
-         "mlx": "mlx_adapter:Adapter"}
+         "mlx": "mlx_adapter:Adapter", "tensorflow": "tensorflow_adapter:Adapter",
+         "pytensor": "pytensor_adapter:Interpreted", "drjit": "drjit_adapter:Adapter"}
 
 
 def expected(name: str) -> list[Expectation]:
     path = REPORTS / f"{name}.expected.json"
     return Expectation.read(path) if path.exists() else []
+
+
+def has_llvm() -> bool:
+    """Whether Dr.Jit finds a library that its kernels for the processor are compiled with."""
+    import drjit
+
+    return bool(drjit.has_backend(drjit.JitBackend.LLVM))
 
 
 @pytest.mark.slow
@@ -91,6 +99,8 @@ def test_an_adapter_declares_what_it_has_and_no_more(name: str) -> None:
         pytest.skip(f"{name} is not installed")
     if name == "tinygrad" and not shutil.which("clang"):
         pytest.skip("tinygrad's CPU device needs clang")
+    if name == "drjit" and not has_llvm():
+        pytest.skip("Dr.Jit needs a shared library of LLVM")
     subject = Subject.of(f"conformance.adapters.{NAMES[name]}")
     protocol.check("message", {"type": "started", "info": subject.info.to_json()})
     assert set(subject.info.statements) <= set(protocol.STATEMENTS)
@@ -132,7 +142,7 @@ def test_autograd_fails_where_it_is_known_to_and_nowhere_else() -> None:
 
 
 #: Libraries that take no time to be tried.
-QUICK = ("autograd", "dask", "mlx", "numexpr", "numpy", "pytensor")
+QUICK = ("autograd", "dask", "drjit", "mlx", "numexpr", "numpy", "pytensor")
 
 
 @pytest.mark.parametrize("path", [path for name in QUICK for path in
@@ -148,6 +158,8 @@ def test_plain_code_of_a_library_shows_what_was_seen(path: Path) -> None:
         if known.exists() else {told(path)[0].split(",")[0].split()[-1]}
     if version(library) not in seen:
         pytest.skip(f"{library} {version(library)} is not the version that was looked into")
+    if library == "drjit" and not has_llvm():
+        pytest.skip("Dr.Jit needs a shared library of LLVM")
     run = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
     assert run.returncode == 0 and run.stdout.startswith("expected "), run.stdout + run.stderr
 

@@ -1,5 +1,5 @@
 """TensorFlow 2.21.0, CPU. `tf.cast` from float64 to float16 goes by way of float32, and rounds
-twice; with XLA it rounds once.
+twice.
 """
 import os
 
