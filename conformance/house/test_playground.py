@@ -146,6 +146,7 @@ return found;
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
 def test_a_program_is_scheduled_in_the_page(playground: Any, tmp_path: Path) -> None:
     live = __import__("live")

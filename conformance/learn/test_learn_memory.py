@@ -164,6 +164,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parts", "said"), WRONG, ids=[said[:70] for _, said in WRONG])
 def test_a_wrong_planner_is_shown_the_smallest_counterexample(parts: dict[str, Any],
                                                               said: str) -> None:

@@ -31,6 +31,7 @@ def test_mutants_are_drawn_from_the_seed() -> None:
         "found in 2.0 s (median), nine of ten in 3.0 s"
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_neither_found_nor_alive() -> None:
     file = "conformance/saboteurs/runtime/schedule.py"
     code = (ROOT / file).read_text(encoding="utf-8")

@@ -128,8 +128,8 @@ class TinyJit(Generic[Parameters, Returned]):
         self._attempts = 0  # captures that came to nothing, one after the other
         self._disturbances = self._waits = 0  # captures disturbed in a row; calls until the next
         self._full: dict[str, int] = {}  # which guards did not hold when there was no room
-        self._told = False
         self._known = 0  # calls with an argument that the function has by another name, too
+        self._told = False
 
     @property
     def calls(self) -> int:

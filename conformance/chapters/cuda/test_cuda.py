@@ -246,6 +246,7 @@ def _result(ast: UOp, name: str, dtype: Any, one: np.ndarray, two: np.ndarray) -
     return device.copy_out(memories[0], dtype, 64)
 
 
+@pytest.mark.slow
 @needs_mock
 @verifies("cuda.values.reference")
 @verifies("cuda.compile.meaning")
@@ -294,6 +295,7 @@ def check_units() -> None:
     assert not any(name.startswith("TC") for name in steps)
 
 
+@pytest.mark.slow
 @needs_mock
 @verifies("cuda.values.reference")
 @verifies("groups.matrices.exact")

@@ -161,6 +161,7 @@ def test_functions_with_two_branches(function: Function) -> None:
     check(function, signed(3, 4))
 
 
+@pytest.mark.slow
 @verifies("gradient.value.derivative")
 @pytest.mark.parametrize("function", all_of(REDUCTIONS))
 def test_reductions(function: Function) -> None:
@@ -176,6 +177,7 @@ def test_functions_of_two_tensors(function: Function) -> None:
         check(function, numbers(3), numbers(seed=2))  # a number next to a vector
 
 
+@pytest.mark.slow
 @verifies("gradient.value.derivative")
 @pytest.mark.parametrize("function", all_of(MOVEMENT))
 def test_movements(function: Function) -> None:

@@ -81,6 +81,7 @@ def test_lanes_of_a_warp_reduce_by_exchanging() -> None:
             assert not ek.problem(plain, made, arrays, language)
 
 
+@pytest.mark.slow
 @verifies("steps.parts.order")
 @verifies("kernel.half.wide")
 @pytest.mark.parametrize("dtype", [
@@ -222,6 +223,7 @@ def doubled(rows: int, columns: int, dtype: DType, first: int = 0, end: int | No
                      prefix=(r, j), name="doubled")
 
 
+@pytest.mark.slow
 @verifies("lowering.wide.legal")
 @pytest.mark.parametrize("dtype", [
     dtypes.uint8, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.int32, dtypes.int64,
@@ -390,6 +392,7 @@ def test_drawn_lists_after_tc_equal_no_steps() -> None:
     assert after - {"TC", "INNER", "PADTO"}, "nothing was drawn after TC"
 
 
+@pytest.mark.slow
 @verifies("steps.value.equal")
 def test_warps_in_drawn_lists() -> None:
     """Reductions of rows under lists that begin with WARP."""

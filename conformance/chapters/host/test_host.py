@@ -211,6 +211,7 @@ def test_training_steps_import_it_where_memory_is_searched() -> None:
     assert plans[0] == small and int(plans[1][0]) >= int(large[0])
 
 
+@pytest.mark.slow
 @verifies("host.numpy.late+2")
 def test_one_module_imports_it() -> None:
     paths = sorted((ROOT / "impl").rglob("*.py"))

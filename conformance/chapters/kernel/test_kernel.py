@@ -194,6 +194,7 @@ def test_a_store_that_is_not_valid_changes_nothing(device: str) -> None:
     assert out.tolist() == [7] * 5 + [0] * 15
 
 
+@pytest.mark.slow
 @on_each_processor
 @verifies("kernel.reduce.empty")
 @pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)

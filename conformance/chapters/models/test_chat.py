@@ -102,6 +102,7 @@ def test_what_begins_a_text_stands_there_once() -> None:
     assert chat.encoded(Stub(), "1134") == [1, 1, 3, 4]
 
 
+@pytest.mark.slow
 def test_an_answer_is_printed_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("jinja2")
     texts = [LETTERS[ord(one)] for one in "abcdefghijklmnop ,"] + ["<end>"]

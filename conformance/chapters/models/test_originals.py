@@ -100,6 +100,7 @@ def writers() -> dict[str, LanguageModel]:
     return {"lstm": filled("lstm"), "whisper": filled("whisper").listen(Tensor(sound))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm", "whisper"])
 def test_what_is_written_with_a_cache_is_what_is_written_without(name: str) -> None:
     model = writers()[name]

@@ -364,6 +364,7 @@ def test_functions_have_the_order_of_pytorch() -> None:
     assert functional.max_pool2d(x, 3, 2, 1).tolist() == x.max_pool2d(3, 2, padding=1).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layer", "arguments", "shape"), [
     ("LSTM", (4, 4), (3, 2, 4)), ("GRU", (4, 4), (3, 2, 4)), ("RNN", (4, 4), (3, 2, 4)),
     ("Linear", (4, 4), (2, 4)), ("Conv2d", (1, 1, 2), (1, 1, 3, 3)), ("LayerNorm", (4,), (2, 4)),

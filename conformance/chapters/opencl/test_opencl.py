@@ -689,6 +689,7 @@ def test_a_text_says_how_many_lanes_a_group_has() -> None:
     assert "max_total_threads_per_threadgroup(256)" in render(phased, Metal()).signature
 
 
+@pytest.mark.slow
 @verifies("device.local.limit+3")
 def test_stages_that_need_more_local_memory_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).standard_normal((4, 3000)).astype(np.float32)
@@ -717,6 +718,7 @@ def test_copies_between_devices_are_exact() -> None:
     assert np.array_equal(again.numpy().view(np.uint32), values.view(np.uint32))
 
 
+@pytest.mark.slow
 @verifies("device.several.equal")
 def test_a_state_goes_round_two_devices_and_the_processor() -> None:
     subject = Subject(OnDevice("OPENCL"), "", [])

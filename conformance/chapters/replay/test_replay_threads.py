@@ -87,6 +87,7 @@ def test_another_thread_realizes_and_keeps() -> None:
     assert kept[0].item() == 15
 
 
+@pytest.mark.slow
 @verifies("replay.thread.isolated+2", observe="replay")
 @pytest.mark.parametrize("how", ["thread", "future", "queue", "simple queue", "lock"])
 def test_a_function_that_waits_for_a_thread(how: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -195,6 +195,7 @@ def test_running_sums_keep_their_digits(shape: tuple[int, ...], axis: int) -> No
     assert np.array_equal(whole, np.ones(shape).cumsum(axis))
 
 
+@pytest.mark.slow
 @verifies("dtypes.cast.nearest")
 @pytest.mark.parametrize("device", ["REFERENCE", None])
 def test_a_float_that_does_not_fit_becomes_the_nearest_integer(device: str | None) -> None:

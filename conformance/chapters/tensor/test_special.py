@@ -62,6 +62,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
     "isposinf": (np.isposinf, EDGES), "isneginf": (np.isneginf, EDGES)}
 
 
+@pytest.mark.slow
 @verifies("tensor.special.digits")
 @verifies("tensor.unary.limits")
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -266,6 +266,7 @@ def compare(case: Case) -> None:
         assert (np.signbit(array) == np.signbit(wanted))[zeros].all()
 
 
+@pytest.mark.slow
 @verifies("tensor.broadcast.rule+2")
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise(name: str) -> None:
