@@ -1,5 +1,5 @@
 """PyTensor 3.0.7. `(x + y) - y` is replaced by x, though floats round in between: the sum of 1 and
-2**24 is 2**24.
+16777216 is 16777216.
 """
 import numpy as np
 import pytensor
