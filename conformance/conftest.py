@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--impl-cmd", default="", help="an executable that speaks JSON lines")
     group.addoption("--profile", default="ci", choices=tuple(PROFILES))
     group.addoption("--seed", type=int, default=0)
-    group.addoption("--shard", type=part_of, default="1/1", help="a part of the tests, as 2/4")
+    group.addoption("--shard", type=part_of, default="1/1", help="a part of the tests, as --shard=2/4")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -107,16 +107,19 @@ def subject(request: pytest.FixtureRequest, implementation: Subject) -> Subject:
     return implementation
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A run of all tests leaves out the slow ones, unless `-m` or `-k` says what is wanted. Whoever
     names a folder, a file or a test gets all of it. Of what is left, `--shard` is a part.
     """
-    options = config.option
+    options, chosen = config.option, items
     if config.args == config.getini("testpaths") and not options.markexpr and not options.keyword:
-        config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("slow")])
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        chosen = [item for item in items if not item.get_closest_marker("slow")]
     number, count = options.shard
-    items[:] = items[number - 1::count]
+    kept = dict.fromkeys(chosen[number - 1::count])
+    if left := [item for item in items if item not in kept]:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

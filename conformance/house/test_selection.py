@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,9 +13,10 @@ from conformance.conftest import pytest_collection_modifyitems
 def _left(shard: tuple[int, int] = (1, 1), args: tuple[str, ...] = ("conformance",),
           **asked: str) -> str:
     """What is left of some tests, of which the capital letters are slow; and what is not."""
-    items: list[Any] = [SimpleNamespace(name=name, get_closest_marker=lambda mark, name=name:
-                                        mark == "slow" and name.isupper() or None)
-                        for name in "aBcDefGh"]
+    items: list[Any] = [Mock(get_closest_marker=lambda mark, name=name:
+                             mark == "slow" and name.isupper() or None) for name in "aBcDefGh"]
+    for item, name in zip(items, "aBcDefGh", strict=True):
+        item.name = name
     gone: list[Any] = []
     config: Any = SimpleNamespace(
         args=[*args], getini=lambda name: {"testpaths": ["conformance"]}[name],
@@ -28,7 +30,7 @@ def _left(shard: tuple[int, int] = (1, 1), args: tuple[str, ...] = ("conformance
     ({}, "acefhBDG"), ({"markexpr": "slow"}, "aBcDefGh"), ({"keyword": "name"}, "aBcDefGh"),
     ({"args": ("conformance/house",)}, "aBcDefGh"),
     ({"args": ("conformance/house/test_house.py::test_names",)}, "aBcDefGh"),
-    ({"shard": (1, 2)}, "aehBDG"), ({"shard": (2, 2)}, "cfBDG"),
-    ({"markexpr": "slow", "shard": (3, 4)}, "cG")])
+    ({"shard": (1, 2)}, "aehBcDfG"), ({"shard": (2, 2)}, "cfaBDeGh"),
+    ({"markexpr": "slow", "shard": (3, 4)}, "cGaBDefh")])
 def test_slow_tests_are_for_who_asks(asked: dict[str, Any], left: str) -> None:
     assert _left(**asked) == left

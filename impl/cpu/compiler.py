@@ -198,7 +198,9 @@ def _run(command: list[str], source: Path, target: Path, without: Sequence[str],
     status, said = run(*flags, "-c", "-o", str(made), str(source))
     for libraries in _LIBRARIES if made.exists() and not status else ():
         # r[impl cpu.compile.linked]
-        status, said = run("-shared", "-pthread", "-o", str(target), str(made), *libraries)
+        # What language CC names is not that of an object.
+        status, said = run("-shared", "-pthread", "-o", str(target), "-x", "none", str(made),
+                           *libraries)
         if not status:
             break
     return status, said
@@ -211,7 +213,7 @@ def run_compiler(words: list[str], seconds: float | None) -> tuple[int, str]:
         subprocess.TimeoutExpired: it took longer than `seconds`.
     """
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                          start_new_session=seconds is not None) as process:
+                          errors="replace", start_new_session=seconds is not None) as process:
         try:
             _, said = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

@@ -30,6 +30,9 @@ Parameters = Iterable[Tensor] | Iterable[Mapping[str, Any]]
 State = dict[str, Tensor]
 #: The same with the values that are loaded into them.
 Loaded = dict[str, tuple[Tensor, Any]]
+#: Steps before an update is captured, if nobody asks for it: an optimiser of few steps is not worth
+#: what that takes.
+_BEFORE_CAPTURE = 8
 #: Options of PyTorch that say how it computes, and not what.
 _HOW = frozenset(("foreach", "fused", "capturable", "differentiable"))
 #: Options that are not in what older versions saved, and that mean nothing where they are 0.
@@ -215,10 +218,13 @@ def _let_say_how(kind: type[Optimizer]) -> None:
             raise ArgumentError(f"optim.{kind.__name__}", "differentiable: a step is no part of a "
                                 "graph", "write the update with tensors, and take func.grad of it")
         initialize(self, *given, **named)
-        self.replayed = None  # whatever the class that this one is made of has chosen
-        if fused is not False:
+        if fused is not None or vars(self).get("fused") is None:  # else a class below has chosen
             from impl.replay import TinyJit
-            self.replayed = TinyJit(self._update)
+            self.fused = fused
+            self.replayed = None if fused is False else TinyJit(self._update)
+            if self.replayed is not None:
+                self.replayed.say_nothing()  # its advice is for a function of one's own
+                self.replayed.after = 1 if fused else _BEFORE_CAPTURE
     known = inspect.signature(initialize).parameters
     words = [each for each in inspect.signature(asked, follow_wrapped=False).parameters.values()
              if each.kind is each.KEYWORD_ONLY and each.name not in known]
@@ -230,11 +236,14 @@ def _let_say_how(kind: type[Optimizer]) -> None:
 class Optimizer:
     """The base of all optimisers. Subclasses give the change of one parameter.
 
-    A step is captured once and replayed (spec/replay.md): it builds no graph. With `fused=False`
-    it builds one each time, and what gradients are computed from can be fused with what is made of
-    them. `foreach` and `capturable` are taken, and all steps are so.
+    After some steps a step is captured and replayed (spec/replay.md): it builds no graph any more.
+    With `fused=True` it is from the beginning; with `fused=False` it never is, and what gradients
+    are computed from can be fused with what is made of them. `foreach` and `capturable` are taken,
+    and all steps are so.
     """
 
+    #: What was asked for.
+    fused: bool | None = None
     #: The update, captured, unless the optimiser is not to be fused.
     replayed: Any = None
     #: Whether its momentum, or first beta, may be a number in memory.

@@ -128,6 +128,7 @@ class TinyJit(Generic[Parameters, Returned]):
         self._attempts = 0  # captures that came to nothing, one after the other
         self._disturbances = self._waits = 0  # captures disturbed in a row; calls until the next
         self._full: dict[str, int] = {}  # which guards did not hold when there was no room
+        self.after = vars(self).get("after", 1)  # calls that run as they are before one is captured
         self._known = 0  # calls with an argument that the function has by another name, too
         self._told = False
 
@@ -185,6 +186,10 @@ class TinyJit(Generic[Parameters, Returned]):
         except realize.Overtaken:  # again and again: handlers of signals work on its states
             return self._trace(args, kwargs)
 
+    def say_nothing(self) -> None:
+        """Do not say that there is no room for another capture."""
+        self._told = True
+
     def compute(self, tensors: Sequence[Tensor | None]) -> None:
         """Compute those of the next call's arguments that wait, if no gradient flows through them.
 
@@ -205,7 +210,7 @@ class TinyJit(Generic[Parameters, Returned]):
             if lock.launching:  # what calls it is the handler of a signal, or a finalizer
                 # r[impl replay.call.interrupted]
                 return self.function(*args, **kwargs)
-            first = not self._begun
+            first = self._begun < self.after
             self._begun += 1
             if not first and self.entries:
                 found, returned = self._replay(args, kwargs, poisoned)

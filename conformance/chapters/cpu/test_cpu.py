@@ -262,6 +262,8 @@ def test_what_calls_nothing_is_linked_without_libraries(tmp_path: Path) -> None:
         value = ctypes.c_double(5)
         ctypes.CDLL(str(path))[symbol("one")](ctypes.byref(ctypes.pointer(value)))
         assert value.value == stored
+    # What CC says of the language of a source is not so of an object.
+    assert compiler.compile_unit([str(script), *words, "-x", "c"], [("one", source)], "")
 
 
 # Values

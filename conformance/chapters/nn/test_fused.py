@@ -80,20 +80,42 @@ def test_a_fused_step_in_a_captured_one() -> None:
 def test_a_step_is_captured_unless_it_is_not_to_be(kind: str) -> None:
     """AdamW is made of Adam, which has words of its own."""
     make: Any = getattr(nn.optim, kind)
-    for fused, captured in ((None, True), (True, True), (False, False)):
+    for fused, replays in ((None, 3), (True, 10), (False, 0)):
         w = Tensor([1.0, 2.0]).requires_grad_()
         optimizer = make([w], fused=fused)
-        for _ in range(4):
+        for _ in range(12):  # eight of them are not worth a capture
             w.grad = w.detach() * 2
             optimizer.step()
-        assert (optimizer.replayed is not None) is captured
-        assert not captured or optimizer.replayed.replays == 2
+        assert (optimizer.replayed.replays if optimizer.replayed else 0) == replays
+
+
+def test_a_class_of_the_user_says_whether_steps_are_captured() -> None:
+    class Plain(nn.optim.SGD):
+        def __init__(self, params: Any) -> None:
+            make: Any = super().__init__
+            make(params, lr=0.1, fused=False)
+    make: Any = Plain
+    w = Tensor([1.0]).requires_grad_()
+    assert make([w]).replayed is None and make([w], fused=True).replayed is not None
+
+
+def test_options_that_change_at_each_step_are_not_complained_about(
+        capsys: pytest.CaptureFixture[str]) -> None:
+    make: Any = nn.optim.SGD
+    w = Tensor([1.0]).requires_grad_()
+    optimizer = make([w], fused=True)
+    for number in range(14):
+        optimizer.param_groups[0]["weight_decay"] = 0.1 / (number + 1)
+        w.grad = w.detach()
+        optimizer.step()
+    assert not capsys.readouterr().err and optimizer.replayed.traces
 
 
 @verifies("replay.readers.together", observe="replay")
 def test_a_loss_that_waits_is_computed_with_the_gradients() -> None:
     w, x = Tensor(np.ones((64, 64), np.float32)).requires_grad_(), Tensor(np.ones((64, 64)))
-    optimizer = nn.optim.SGD([w], lr=0.01)
+    make: Any = nn.optim.SGD
+    optimizer = make([w], lr=0.01, fused=True)
     x.realize()
 
     def operations(waits: bool) -> int:
