@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--impl-cmd", default="", help="an executable that speaks JSON lines")
     group.addoption("--profile", default="ci", choices=tuple(PROFILES))
     group.addoption("--seed", type=int, default=0)
-    group.addoption("--shard", type=part_of, default="1/1", help="a part of the tests, as --shard=2/4")
+    group.addoption("--shard", type=part_of, default="1/1", help="a part of the tests: --shard=2/4")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
