@@ -140,8 +140,15 @@ class Build:
 
     def _start(self, unit: list[Pair]) -> None:
         # r[impl cpu.compile.shared+2]
-        command = required_compiler()
-        self.started.append((unit, self.pool.submit(compile_unit, command, unit, self.line)))
+        given, me = (required_compiler(), unit, self.line), threading.get_ident()
+        if me in _starting:  # r[impl realize.nested.apart]
+            self.started.append((unit, _done(*given)))
+            return
+        _starting.add(me)
+        try:
+            self.started.append((unit, self.pool.submit(compile_unit, *given)))
+        finally:
+            _starting.discard(me)
 
     def __enter__(self) -> Build:
         """Begin; a processor that has nothing to do yet compiles the runtime, if it is needed."""
@@ -188,6 +195,21 @@ class Build:
                     self.objects.keep(self.kept, unit, content)
                 progress.step(len(unit))
         return refused
+
+
+#: The threads that start a compiler right now. All pools have one lock in common; the handler of a
+#: signal that comes in between has to do without, or waits for ever.
+_starting: set[int] = set()
+
+
+def _done(command: list[str], unit: list[Pair], line: str) -> Future[bytes]:
+    """What a compiler makes, or raises, when it has done so."""
+    made = Future[bytes]()
+    try:
+        made.set_result(compile_unit(command, unit, line))
+    except CompileError as error:
+        made.set_exception(error)
+    return made
 
 
 def _length(pairs: Sequence[Pair]) -> int:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,26 @@ def test_what_stood_beside_a_refused_kernel_is_kept(
     before = GlobalCounters.compiled
     Device["CPU"].compile(asts)
     assert GlobalCounters.compiled == before + 1
+
+
+@verifies("realize.nested.apart")
+def test_the_handler_of_a_signal_compiles_while_a_compiler_is_started(
+        fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pools of a process have a lock in common, which the thread has then."""
+    class Interrupted(ThreadPoolExecutor):
+        inside = False
+
+        def submit(self, *given: Any, **named: Any) -> Any:
+            assert not Interrupted.inside, "it would wait for ever"
+            Interrupted.inside = True
+            try:
+                check(scaled(10, 4.25), 4.25)
+                return super().submit(*given, **named)
+            finally:
+                Interrupted.inside = False
+    monkeypatch.setattr(objects, "ThreadPoolExecutor", Interrupted)
+    check(scaled(10, 4.75), 4.75)
+    assert GlobalCounters.compiled >= 2
 
 
 @verifies("cpu.compile.linked")
