@@ -17,7 +17,7 @@ import drjit as dr
 import numpy as np
 from drjit import llvm
 
-from conformance.adapters.library import Function, LibraryAdapter, slices
+from conformance.adapters.library import Function, LibraryAdapter, selection
 from conformance.adapters.numpy_adapter import places
 from conformance.protocol import Array, Statement
 
@@ -53,15 +53,8 @@ def _reduced(function: Callable[..., Tensor]) -> Function:
     return _wide(lambda s, x: function(x, axis=tuple(s["axes"]), keepdims=s["keepdims"]))
 
 
-def _index(s: Statement, rank: int) -> tuple[slice, ...]:
-    """What `shrink`, `stride` and `flip` select."""
-    if s["do"] == "flip":
-        return tuple(slice(None, None, -1 if axis in s["axes"] else 1) for axis in range(rank))
-    return slices(s)
-
-
 def _indexed(s: Statement, x: Tensor) -> Tensor:
-    return x[_index(s, x.ndim)] if x.ndim else x
+    return x[selection(s, x.ndim)] if x.ndim else x
 
 
 def _expanded(s: Statement, x: Tensor) -> Tensor:
@@ -138,7 +131,7 @@ class Adapter(LibraryAdapter[Tensor]):
         if not view or not target.ndim:
             return dr.copy(dr.reshape(value, target.shape))
         if len(view) == 1 and view[0]["do"] in ("shrink", "stride", "flip"):
-            target[_index(view[0], target.ndim)] = value.array
+            target[selection(view[0], target.ndim)] = value.array
         elif len(value.array):
             numbers = places(target.shape, view).reshape(-1)
             dr.scatter(target.array, value.array, llvm.UInt32(numbers.astype(np.uint32)))

@@ -287,3 +287,10 @@ def slices(statement: Statement) -> tuple[slice, ...]:
     if statement["do"] == "shrink":
         return tuple(slice(start, stop) for start, stop in statement["bounds"])
     return tuple(slice(None, None, step) for step in statement["steps"])
+
+
+def selection(statement: Statement, rank: int) -> tuple[slice, ...]:
+    """What `shrink`, `stride` and `flip` select of an array with so many axes."""
+    if statement["do"] != "flip":
+        return slices(statement)
+    return tuple(slice(None, None, -1 if axis in statement["axes"] else 1) for axis in range(rank))

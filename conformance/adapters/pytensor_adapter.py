@@ -18,7 +18,7 @@ import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 
-from conformance.adapters.library import CompilingAdapter, Function, Variables, slices, unwrapped
+from conformance.adapters.library import CompilingAdapter, Function, Variables, selection, unwrapped
 from conformance.adapters.numpy_adapter import places
 from conformance.protocol import Array, Statement
 
@@ -48,15 +48,8 @@ def _padded(s: Statement, x: Tensor) -> Tensor:
     return pt.set_subtensor(pt.zeros(sizes, dtype=x.dtype)[inside], x) if sizes else x
 
 
-def _index(s: Statement, rank: int) -> tuple[slice, ...]:
-    """What `shrink`, `stride` and `flip` select."""
-    if s["do"] == "flip":
-        return tuple(slice(None, None, -1 if axis in s["axes"] else 1) for axis in range(rank))
-    return slices(s)
-
-
 def _indexed(s: Statement, x: Tensor) -> Tensor:
-    return x[_index(s, x.ndim)] if x.ndim else x
+    return x[selection(s, x.ndim)] if x.ndim else x
 
 
 class Adapter(CompilingAdapter[Tensor]):
@@ -106,7 +99,7 @@ class Adapter(CompilingAdapter[Tensor]):
         if not view or not target.ndim:
             return pt.tensor_copy(value.reshape(target.type.shape))
         if len(view) == 1 and view[0]["do"] in ("shrink", "stride", "flip"):
-            return pt.set_subtensor(target[_index(view[0], target.ndim)], value)
+            return pt.set_subtensor(target[selection(view[0], target.ndim)], value)
         numbers = places(target.type.shape, view).reshape(-1)
         flat = pt.set_subtensor(target.flatten()[numbers], value.flatten())
         return flat.reshape(target.type.shape)

@@ -93,6 +93,14 @@ class LibrariesForAll(LibrariesForNobody):
         return original[1:]
 
 
+class HandlersWaitForThePool(Edit):
+    rule = "realize.nested.apart"
+    description = "a handler that comes while a compiler is started asks a pool for one, too"
+    first = "test_the_handler_of_a_signal_compiles_while_a_compiler_is_started"
+    file = "impl/cpu/objects.py"
+    old, new = "if me in _starting:", "if me in ():"
+
+
 class CompilersWithoutNames(Edit):
     rule = "cpu.compile.failure"
     description = "the error does not name the compiler that CC asks for"
