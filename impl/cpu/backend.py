@@ -4,14 +4,13 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from impl import settings
 from impl.cpu import objects
+from impl.cpu.calibration import cached_bytes
 from impl.cpu.compiler import (
     compile_unit,
     compiled_by,
@@ -57,7 +56,7 @@ class CPU(DeviceBackend):
         # r[impl cpu.threads.count]
         return DeviceLimits(name="CPU", vector_bytes=wide, vector_registers=vectors.registers,
                             second_cache=cache_bytes(2) or known.second_cache,
-                            third_cache=cache_bytes(3) or known.third_cache,
+                            third_cache=cached_bytes(),
                             dots=vectors.dots and wide == vectors.width,
                             tiles=unit_types(features()) if wide == vectors.width else (),
                             threads=settings.get("CPU_COUNT") or processors(), parts=_PARTS)
@@ -145,10 +144,7 @@ class CPU(DeviceBackend):
                 content = compile_unit(command, [(key, source)], line, seconds)
             except (CompileError, subprocess.TimeoutExpired):
                 return None
-            with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
-                path = Path(folder, "trial.so")
-                path.write_bytes(content)
-                program.library = ctypes.CDLL(str(path))
+            program.library = objects.opened(content)
             found = ctypes.cast(getattr(program.library, symbol(key)), ctypes.c_void_p).value
             assert found is not None
             program.function = found
