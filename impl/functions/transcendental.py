@@ -23,7 +23,7 @@ _EXP = """$F exp_$K($F x) {
   p = fma_$K(p, r, dup_$K(8.37312452e-3f)); p = fma_$K(p, r, dup_$K(4.16695364e-2f));
   p = fma_$K(p, r, dup_$K(1.66664720e-1f)); p = fma_$K(p, r, dup_$K(4.99999851e-1f));
   p = fma_$K(p, r, dup_$K(1.0f)); p = fma_$K(p, r, dup_$K(1.0f));
-  return sel_$K(none, dup_$K(0.0f), scale_$K(p, int_$K(n)));
+  return sel_$K(none, dup_$K(0.0f), scale_$K(p, n));
 }"""
 
 #: exp(x + y) for a small y: it is added to what is left of x.
@@ -38,12 +38,13 @@ _EXP2 = """$F exp2_$K($F x) {
   p = fma_$K(p, r, dup_$K(0.00133988739f)); p = fma_$K(p, r, dup_$K(0.00961843692f));
   p = fma_$K(p, r, dup_$K(0.0555033237f)); p = fma_$K(p, r, dup_$K(0.240226477f));
   p = fma_$K(p, r, dup_$K(0.693147182f)); p = fma_$K(p, r, dup_$K(1.0f));
-  return sel_$K(none, dup_$K(0.0f), scale_$K(p, int_$K(n)));
+  return sel_$K(none, dup_$K(0.0f), scale_$K(p, n));
 }"""
 
 #: x * 2**n in two factors, so that subnormal results are right; |n| <= 151 or so.
-_SCALE = """$F scale_$K($F x, $I n) {
-  $I h = n >> 1; return x * unbits_$K((h + 127) << 23) * unbits_$K((n - h + 127) << 23);
+_SCALE = """$F scale_$K($F x, $F n) {
+  $I k = int_$K(n), h = k >> 1;
+  return x * unbits_$K((h + 127) << 23) * unbits_$K((k - h + 127) << 23);
 }"""
 
 #: x = 2**e * (1 + m), 1 + m from sqrt(1/2) to sqrt(2). The body of a function.
@@ -140,12 +141,20 @@ $I *quadrant) {
   return r;
 }""".replace("$E32", "f32")
 
+#: From 0.625 on 1 - 2 / (exp(2 a) + 1); the exponential is one of numbers up to 20 only.
 _TANH = """$F tanh_$K($F x) {
   $F a = unbits_$K(bits_$K(x) & 0x7fffffff), s = x * x, p = dup_$K(-5.70498872745e-3f);
   p = fma_$K(p, s, dup_$K(2.06390887954e-2f)); p = fma_$K(p, s, dup_$K(-5.37397155531e-2f));
   p = fma_$K(p, s, dup_$K(1.33314422036e-1f)); p = fma_$K(p, s, dup_$K(-3.33332819422e-1f));
   $F small = fma_$K(p * s, x, x);
-  $F big = 1.0f - 2.0f / (exp_$K(a + a) + 1.0f);
+  $F c = lower_$K(dup_$K(10.0f), a);
+  $F j = fma_$K(c, dup_$K(2.88539008f), dup_$K(12582912.0f)), n = j - 12582912.0f;
+  $F r = fma_$K(n, dup_$K(-0.346572876f), c); r = fma_$K(n, dup_$K(-7.14303385e-7f), r);
+  $F e = dup_$K(8.81958008e-2f);
+  e = fma_$K(e, r, dup_$K(2.67939985e-1f)); e = fma_$K(e, r, dup_$K(6.66712582e-1f));
+  e = fma_$K(e, r, dup_$K(1.33331776f)); e = fma_$K(e, r, dup_$K(1.9999994f));
+  e = fma_$K(e, r, dup_$K(2.0f)); e = fma_$K(e, r, dup_$K(1.0f));
+  $F big = 1.0f - 2.0f / fma_$K(e, unbits_$K((bits_$K(j) << 23) + 0x3f800000), dup_$K(1.0f));
   big = sel_$K(a < 0.625f, small, big);
   return unbits_$K(bits_$K(big) | (bits_$K(x) & bits_$K(dup_$K(-0.0f))));
 }"""

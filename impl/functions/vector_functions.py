@@ -45,8 +45,7 @@ _GCC = {
             "f32x4": ("__SSE__", "__builtin_ia32_maxps(a, b)"),
             "f64x2": ("__SSE2__", "__builtin_ia32_maxpd(a, b)")},
     # x * 2**n, rounded once: subnormal results and overflow are right
-    "scale": {"f32x16": ("__AVX512F__", "__builtin_ia32_scalefps512_mask("
-                         "x, __builtin_convertvector(n, f32x16), x, -1, 4)")},
+    "scale": {"f32x16": ("__AVX512F__", "__builtin_ia32_scalefps512_mask(x, n, x, -1, 4)")},
     "to_float16": {
         "f32x16": ("__AVX512F__", "(u16x16)__builtin_ia32_vcvtps2ph512_mask("
                    "x, 0, (i16x16){0}, -1)"),
@@ -359,7 +358,7 @@ def _instruction(base: str, kind: str) -> str:
             base, kind, "return fold_or_$K(x) != 0;"))
     if base == "scale":
         body = TEMPLATES["scale"].partition("{\n")[2].rpartition("}")[0].strip()
-        return _function(kind, "$K scale_$K($K x, $I n)", _either(base, kind, body))
+        return _function(kind, "$K scale_$K($K x, $K n)", _either(base, kind, body))
     if base in ("higher", "lower"):
         sign = ">" if base == "higher" else "<"
         return _function(kind, f"$K {base}_$K($K a, $K b)", _either(

@@ -267,7 +267,7 @@ def test_a_conversion_doubles_or_halves_the_width(source: DType, target: DType,
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64,
                                    np.float16, np.float32, np.float64])
 def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
-    monkeypatch.setattr("impl.cpu.backend.cache_bytes", lambda place: 64)
+    monkeypatch.setattr("impl.cpu.backend.cached_bytes", lambda: 64)
     with Context(DEVICE="CPU"):
         given = (np.arange(4096) % 100).astype(dtype)
         value = Tensor(given).realize() + 1
