@@ -143,8 +143,7 @@ class VectorsRoundToNearest(Edit):
     rule = "dtypes.cast.float"
     description = "a cast of a vector of floats to integers adds a half first"
     file = "impl/functions/vector_functions.py"
-    old, new = "return __builtin_convertvector(c, {target});", \
-        "return __builtin_convertvector(c + 0.5f, {target});"
+    old, new = 'converted("c", source, target)', 'converted("(c + 0.5f)", source, target)'
 
 
 class PartsOfElements(Edit):

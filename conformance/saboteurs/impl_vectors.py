@@ -80,9 +80,9 @@ class GathersWhatIsAFewApart(Edit):
 class ConvertsInOneGo(Edit):
     rule = "dialects.vector.memory+2"
     description = "bytes become four times as wide at once"
-    first = "test_no_element_is_computed_by_itself"
-    file = "impl/functions/types.py"
-    old, new = "return [*found, kind]", "return [kind]"
+    first = "test_a_conversion_doubles_or_halves_the_width"
+    file = "impl/functions/conversions.py"
+    old, new = "while 2 * size < wanted or", "while size > wanted < 0 or"
 
 
 class ReadsBehindTheLastElement(Edit):
@@ -177,3 +177,12 @@ class ComputedFromWhatIsStoredSince(Edit):
     first = "test_what_one_stage_needs_is_computed_there"
     file = "impl/steps/step.py"
     old, new = "or any(accessed(each) in needs for each in between)", "or not needs"
+
+
+class BytesThatLoseTheirSign(Edit):
+    rule = "dialects.vector.equal"
+    description = "signed bytes become wider as if they had no sign"
+    first = "test_whole_numbers_of_another_width_on_other_processors"
+    file = "impl/functions/conversions.py"
+    old = "pmov{'sz'[source[0] == 'u']}x{letters}"
+    new = "pmovzx{letters}"

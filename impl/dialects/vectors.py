@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from impl.dtypes import HALF, DType, dtypes
+from impl.functions.conversions import converted, resize_of, ways
 from impl.functions.definitions import function_of
 from impl.functions.literals import literal
-from impl.functions.types import STORAGE, bits, kind_of, mask_of, ways
+from impl.functions.types import STORAGE, bits, kind_of, mask_of
 from impl.ir import COMPARISONS, Ops, UOp
 from impl.lowering.legal import OF_BOOLS
 from impl.render.dialect import Operand
@@ -48,9 +49,13 @@ class Vectors:
         return text if have == kind else self._converts(text, have, kind)
 
     def _converts(self, text: str, have: str, kind: str) -> str:
+        start = have
         for way in ways(have, kind):
-            text = f"__builtin_convertvector({text}, {self._kind(way)})"
-        return text
+            self._kind(way)
+            if function := resize_of(have, way):
+                self.needed.setdefault(function)
+            have = way
+        return converted(text, start, kind)
 
     def _mask(self, operand: Operand, kind: str) -> str:
         """The operand, a bool, as a mask."""

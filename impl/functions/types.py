@@ -58,26 +58,6 @@ def unsigned(kind: str) -> str:
     return _same_width("u", kind)
 
 
-def ways(have: str, kind: str) -> list[str]:
-    """The kinds by way of which a vector is converted, up to the one that is asked for.
-
-    A compiler has instructions that double or halve a width. For more at once GCC takes the
-    vector apart, which pays for few elements only.
-    """
-    # r[impl dialects.vector.memory+2]
-    (source, count), (target, _) = type_and_lanes(have), type_and_lanes(kind)
-    size, wanted = SIZES[source], SIZES[target]
-    if source[0] == "f":
-        return [kind]
-    if target[0] == "f" and size < SIZES["i32"] and count >= 8:
-        return [*ways(have, f"i32x{count}"), kind]
-    found = []
-    while (2 * size < wanted and count >= 8) or (size > 2 * wanted and count >= 16):
-        size = 2 * size if size < wanted else size // 2
-        found.append(f"{source[0]}{8 * size}x{count}")
-    return [*found, kind]
-
-
 def fill(text: str, kind: str) -> str:
     """A template for a kind: $K the kind, $J its integers, $F and $I their types, $U unsigned."""
     whole, (element, lanes) = mask_of(kind), type_and_lanes(kind)

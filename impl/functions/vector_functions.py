@@ -6,9 +6,19 @@ find, GCC's name for that instruction is used, and the portable text stands besi
 """
 from __future__ import annotations
 
+from impl.functions.conversions import converted, resized
 from impl.functions.halves import HALVES
 from impl.functions.transcendental import TEMPLATES, TRIG_LARGE_VECTOR, VECTOR_TEMPLATES
-from impl.functions.types import INLINE, SIZES, bits, fill, type_and_lanes, type_name, whole_limits
+from impl.functions.types import (
+    INLINE,
+    SIZES,
+    bits,
+    fill,
+    type_and_lanes,
+    type_name,
+    unsigned,
+    whole_limits,
+)
 
 #: Elements that are written out one by one; more become a loop.
 _WRITTEN_OUT = 16
@@ -248,13 +258,17 @@ def _half(base: str, kind: str) -> str:
     if base == "from_float16":
         plain = "return unhalf_$K(__builtin_convertvector(x, $I));"
         return _function(kind, f"$K from_float16_$K({whole} x)", _either(base, kind, plain))
+    wide = unsigned(kind)
     if base == "to_bfloat16":
+        short = converted("u", wide, whole)
         return _function(kind, f"{whole} to_bfloat16_$K($K x)", f"""  $U u = ($U)x;
   u = (u + (0x7fffu + ((u >> 16) & 1u))) >> 16;
-  return __builtin_convertvector(($U)sel_$J(x != x, dup_$J(0x7fc0), ($I)u), {whole});""")
+  u = ($U)sel_$J(x != x, dup_$J(0x7fc0), ($I)u);
+  return {short};""")
     if base == "from_bfloat16":
+        found = converted("x", whole, wide)
         return _function(kind, f"$K from_bfloat16_$K({whole} x)",
-                         "  return ($K)(__builtin_convertvector(x, $U) << 16);")
+                         f"  return ($K)({found} << 16);")
     name = base.removeprefix("round_")
     return _function(kind, f"$K {base}_$K($K x)", f"  return from_{name}_$K(to_{name}_$K(x));")
 
@@ -302,13 +316,16 @@ def _whole(source: str, target: str) -> str:
     low, high = whole_limits(type_and_lanes(source)[0], type_and_lanes(target)[0])
     return _function(source, f"{target} whole_{source}_{target}($K x)", f"""  \
 $K c = sel_$K(x > {low}, x, dup_$K({low})); c = sel_$K(c < {high}, c, dup_$K({high}));
-  return __builtin_convertvector(c, {target});""")
+  return {converted("c", source, target)};""")
 
 
 def vector_function(name: str) -> str:
     """The definition of a function of vectors, by its name."""
     base, _, kind = name.rpartition("_")
     short, _ = type_and_lanes(kind)
+    if base.startswith("resize_"):
+        source = base.removeprefix("resize_")
+        return _function(kind, f"$K {name}({source} x)", resized(source, kind))
     if base.startswith("whole_"):
         return _whole(base.removeprefix("whole_"), kind)
     if base.startswith(("gather", "scatter")):

@@ -12,11 +12,16 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import flat, load, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
+from impl.cpu import CPUProgram
+from impl.cpu.disassembly import machine_code
+from impl.cpu.machine import own_features
 from impl.device import Device
 from impl.dialects import C
 from impl.dtypes import ALL, DType, dtypes
+from impl.functions.definitions import definition
 from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
 from impl.render import render
+from impl.searching import with_steps
 from impl.steps import Upcast, apply_steps
 
 pytestmark = pytest.mark.device("CPU")
@@ -250,16 +255,54 @@ def test_no_element_is_computed_by_itself() -> None:
 
 @verifies("dialects.vector.memory+2")
 @pytest.mark.parametrize(("source", "target", "count"), [
-    (dtypes.int8, dtypes.int32, 2), (dtypes.uint8, dtypes.float32, 3),
-    (dtypes.int64, dtypes.int8, 3), (dtypes.int16, dtypes.float32, 2),
-    (dtypes.int16, dtypes.int32, 1)])
-def test_a_conversion_doubles_or_halves_the_width(source: DType, target: DType,
-                                                  count: int) -> None:
+    ("i8x16", "i32x16", 2), ("u8x16", "u32x16", 2), ("i64x16", "i8x16", 3), ("i16x8", "i32x8", 1),
+    ("u8x32", "u16x32", 1)])
+def test_a_conversion_doubles_or_halves_the_width(source: str, target: str, count: int) -> None:
     """What changes it by more at once is taken apart by a compiler, element by element."""
-    i = new_range(1024, RangeKind.GLOBAL)
+    text, _ = definition(f"resize_{source}_{target}")
+    portable = text.rpartition("#else")[2]
+    assert portable.count("__builtin_convertvector") == count, text
+
+
+@verifies("dialects.vector.memory+2")
+@pytest.mark.skipif(not {"avx512f", "avx512bw"} <= own_features(), reason="another processor")
+@pytest.mark.parametrize(("source", "target"), [
+    (source, target) for source in (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
+    for target in (dtypes.int32, dtypes.uint32, dtypes.float32)] + [
+    (source, target) for source in (dtypes.int32, dtypes.uint32)
+    for target in (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)])
+def test_a_conversion_is_one_instruction(source: DType, target: DType) -> None:
+    """For 16 elements; with floats it is two. GCC by itself takes forty."""
+    i = new_range(16, RangeKind.GLOBAL)
     value = kb.apply(Ops.CAST, load(param(1, source), i), dtype=target)
-    body = render(vector(elementwise(value, i), 16), C()).body
-    assert body.count("__builtin_convertvector") == count, body
+    program = Device["CPU"].compile([with_steps(elementwise(value, i), ["UPCAST(0,16)"])])[0]
+    assert isinstance(program, CPUProgram)
+    listing = machine_code(program.function)
+    if "cannot be shown" in listing:
+        pytest.skip(listing)
+    moves = re.findall(r"\bv(?:p|cvt|ext|ins)\w+", listing)
+    assert len(moves) <= 1 + (target.kind == "f"), listing
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.skipif("avx2" not in own_features(), reason="another processor")
+@pytest.mark.parametrize("target", ["x86-64", "x86-64-v3"])
+@pytest.mark.parametrize("count", [8, 16, 32])
+def test_whole_numbers_of_another_width_on_other_processors(target: str, count: int) -> None:
+    """What has an instruction there is not what has one here."""
+    for source in INTEGERS:
+        given = kb.special(source)
+        i = new_range(given.size, RangeKind.GLOBAL)
+        others = [dtype for dtype in INTEGERS if dtype.itemsize != source.itemsize]
+        stores = [store(param(place, dtype), i,
+                        kb.apply(Ops.CAST, load(param(0, source), i), dtype=dtype))
+                  for place, dtype in enumerate(others, 1)]
+        made = [np.zeros(given.size, dtype.numpy) for dtype in others]
+        with Context(CPU_TARGET=target):
+            kb.run(with_steps(kb.kernel(*stores, prefix=(i,)), [f"UPCAST(0,{count})"]),
+                   given, *made)
+        for dtype, found in zip(others, made, strict=True):
+            assert (found == given.astype(dtype.numpy)).all(), (source, dtype)
 
 
 @verifies("dialects.stream.fence+2")
