@@ -6,6 +6,7 @@ a weight takes an eighth of the memory that float32 takes, and a token reads an 
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -108,11 +109,12 @@ class QuantizedEmbedding(Module):
 
 # ---------------------------------------------------------------- parts of a block
 
-def _bits(packed: Tensor, width: int, count: int | None = None) -> Tensor:
-    """Numbers of `width` bits: (..., n) of bytes to (..., count, n), the lowest bits first."""
-    count = count or 8 // width
-    shifts = (Tensor.arange(count, dtype=dtypes.uint8, device=packed.device) * width).reshape(-1, 1)
-    return (packed.unsqueeze(-2) >> shifts) & (2 ** width - 1)
+def _bits(packed: Tensor, width: int, *counts: int) -> Tensor:
+    """Numbers of `width` bits: (..., n) of bytes to (..., *counts, n), the lowest bits first."""
+    counts = counts or (8 // width,)
+    shifts = Tensor.arange(math.prod(counts), dtype=packed.dtype, device=packed.device) * width
+    parts = packed.reshape(*packed.shape[:-1], *[1] * len(counts), packed.shape[-1])
+    return (parts >> shifts.reshape(*counts, 1)) & (2 ** width - 1)
 
 
 def _cut(packed: Tensor, *axes: int) -> Tensor:
@@ -151,10 +153,9 @@ def _q4_1(blocks: Tensor) -> Tensor:
 
 def _fifth(blocks: Tensor, start: int) -> Tensor:
     """Numbers of five bits, whose fifth bits lie in four bytes before the others."""
-    places = Tensor.arange(8, dtype=dtypes.uint8, device=blocks.device)
-    upper = (blocks[..., start:start + 4].unsqueeze(-1) >> places) & 1
-    lower = _bits(blocks[..., start + 4:], 4)
-    return (lower | (upper.reshape(*lower.shape) << 4)).float()
+    places = Tensor.arange(32, dtype=dtypes.uint32, device=blocks.device)
+    upper = (_word(blocks, start, 4).unsqueeze(-1) >> places) & 1
+    return (_bits(blocks[..., start + 4:], 4) | (_cut(upper, 2, 16) << 4)).float()
 
 
 def _q5_0(blocks: Tensor) -> Tensor:
@@ -171,6 +172,9 @@ def _q8_0(blocks: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------- blocks of 256
 
+# Where parts of a block are looked at together they have the same axes, none of them merged: so a
+# kernel reads whole vectors, and no place is a quotient.
+
 def _q2_k(blocks: Tensor) -> Tensor:
     """For each sixteen numbers a scale and a least value of four bits."""
     number = _cut(_bits(_cut(blocks[..., 16:80], 2, 32), 2), 2, 16).float()
@@ -181,40 +185,43 @@ def _q2_k(blocks: Tensor) -> Tensor:
 
 def _q3_k(blocks: Tensor) -> Tensor:
     """For each sixteen a scale of six bits; the third bits of the numbers lie before the others."""
-    lower = _bits(_cut(blocks[..., 32:96], 2, 32), 2)
-    upper = _bits(blocks[..., :32], 1).reshape(*lower.shape)
+    lower = _bits(_cut(blocks[..., 32:96], 2, 32), 2, 2, 2)
+    upper = _bits(blocks[..., :32], 1, 2, 2, 2)
     number = _cut((lower | (upper << 2)).float() - 4, 2, 16)
-    low = _bits(blocks[..., 96:104], 4).flatten(-2)
-    high = _bits(blocks[..., 104:108], 2).flatten(-2)
-    scale = _cut((low | (high << 4)).float() - 32, 2, 4, 2, 1)
-    return number * (scale * _half(blocks, 108, 4))
+    low = _cut(_bits(blocks[..., 96:104], 4), 2, 2, 2)
+    high = _cut(_bits(blocks[..., 104:108], 2, 2, 2), 2, 2)
+    scale = (low | (high << 4)).float() - 32
+    return number * (scale.unsqueeze(-1) * _half(blocks, 108, 5))
 
 
 def _scaled(blocks: Tensor, number: Tensor) -> Tensor:
-    """(..., 4, 2, 32) of numbers: eight parts, each with a scale and a least value of six bits."""
-    first, second, last = (blocks[..., start:start + 4] for start in (4, 8, 12))
-    scale = (first & 63).cat((last & 15) | ((first >> 6) << 4), dim=-1).float()
-    least = (second & 63).cat((last >> 4) | ((second >> 6) << 4), dim=-1).float()
-    return number.float() * (_cut(scale, 4, 2, 1) * _half(blocks, 0, 3)) \
-        - _cut(least, 4, 2, 1) * _half(blocks, 2, 3)
+    """(..., 2, 2, 2, 32) of numbers: eight parts, each with a scale and a least value of six bits.
+
+    Of the second four parts these lie in the last bytes, and in the upper bits of the first ones.
+    """
+    first, second, last = (_cut(blocks[..., start:start + 4], 2, 2) for start in (4, 8, 12))
+    scale = Tensor.stack(first & 63, (last & 15) | ((first >> 6) << 4), dim=-3)
+    least = Tensor.stack(second & 63, (last >> 4) | ((second >> 6) << 4), dim=-3)
+    return number.float() * (scale.float().unsqueeze(-1) * _half(blocks, 0, 4)) \
+        - least.float().unsqueeze(-1) * _half(blocks, 2, 4)
 
 
 def _q4_k(blocks: Tensor) -> Tensor:
-    return _scaled(blocks, _bits(_cut(blocks[..., 16:], 4, 32), 4))
+    return _scaled(blocks, _bits(_cut(blocks[..., 16:], 2, 2, 32), 4))
 
 
 def _q5_k(blocks: Tensor) -> Tensor:
-    lower = _bits(_cut(blocks[..., 48:], 4, 32), 4)
-    return _scaled(blocks, lower | (_bits(blocks[..., 16:48], 1).reshape(*lower.shape) << 4))
+    lower = _bits(_cut(blocks[..., 48:], 2, 2, 32), 4)
+    return _scaled(blocks, lower | (_bits(blocks[..., 16:48], 1, 2, 2, 2) << 4))
 
 
 def _q6_k(blocks: Tensor) -> Tensor:
     """Numbers of four lower and two upper bits, and a scale for each sixteen."""
-    upper = _bits(_cut(blocks[..., 128:192], 2, 32), 2)
-    lower = _bits(_cut(blocks[..., :128], 2, 64), 4).reshape(*upper.shape)
+    lower = _cut(_bits(_cut(blocks[..., :128], 2, 64), 4), 2, 32)
+    upper = _bits(_cut(blocks[..., 128:192], 2, 32), 2, 2, 2)
     number = _cut((lower | (upper << 4)).float() - 32, 2, 16)
-    scale = _cut(_signed(blocks[..., 192:208]), 2, 4, 2, 1)
-    return number * (scale * _half(blocks, 208, 4))
+    scale = _cut(_signed(blocks[..., 192:208]), 2, 2, 2, 2, 1)
+    return number * (scale * _half(blocks, 208, 5))
 
 
 def _q8_k(blocks: Tensor) -> Tensor:
