@@ -110,11 +110,14 @@ class QuantizedEmbedding(Module):
 # ---------------------------------------------------------------- parts of a block
 
 def _bits(packed: Tensor, width: int, *counts: int) -> Tensor:
-    """Numbers of `width` bits: (..., n) of bytes to (..., *counts, n), the lowest bits first."""
+    """Numbers of `width` bits: (..., n) of bytes to (..., *counts, n), the lowest bits first.
+
+    They are uint32: processors shift vectors of these, and none of bytes.
+    """
     counts = counts or (8 // width,)
-    shifts = Tensor.arange(math.prod(counts), dtype=packed.dtype, device=packed.device) * width
+    shifts = Tensor.arange(math.prod(counts), dtype=dtypes.uint32, device=packed.device) * width
     parts = packed.reshape(*packed.shape[:-1], *[1] * len(counts), packed.shape[-1])
-    return (parts >> shifts.reshape(*counts, 1)) & (2 ** width - 1)
+    return (parts.cast(dtypes.uint32) >> shifts.reshape(*counts, 1)) & (2 ** width - 1)
 
 
 def _cut(packed: Tensor, *axes: int) -> Tensor:
