@@ -288,3 +288,38 @@ class KeepsTheNames(Edit):
     description = "a kernel has the names that the user gave to variables"
     file = "impl/fusion/assemble.py"
     old, new = 'name = f"variable{len(self.variables)}"', "name = node.arg[0]"
+
+
+class MarksAreOperations(Edit):
+    rule = "fusion.cut.same"
+    description = "a mark past which no gradient flows costs as much as an addition"
+    first = "test_a_mark_of_no_gradient_changes_nothing"
+    file = "impl/fusion/cuts.py"
+    old = "if op in ELEMENTWISE and op is not Ops.DETACH else 0"
+    new = "if op in ELEMENTWISE else 0"
+
+
+class MarksAreStored(Edit):
+    rule = "fusion.cut.same"
+    description = "what a mark is put on is stored in the shape that it has there"
+    first = "test_a_mark_of_no_gradient_changes_nothing"
+    file = "impl/fusion/cuts.py"
+    old = "if node.op is Ops.DETACH:  # r[impl fusion.cut.same]"
+    new = "if False:"
+
+
+class WhatFeedsAStageIsApart(Edit):
+    rule = "fusion.stages.feeding"
+    description = "small stages that are made for one large stage go through memory"
+    first = "test_what_is_made_for_one_stage_is_in_its_kernel"
+    file = "impl/fusion/groups.py"
+    old, new = "if reader is not None and reader.number in self.feeding:", "if False:"
+
+
+class WhatIsLargeFeedsAStage(Edit):
+    rule = "fusion.stages.feeding"
+    description = "stages as large as their reader join each other for its sake"
+    first = "test_what_is_as_large_as_its_reader_is_apart"
+    file = "impl/fusion/groups.py"
+    old = "or reader.form.iterations < _MUCH_MORE * stage.form.iterations:"
+    new = "or reader.form.iterations < 0:"

@@ -65,7 +65,7 @@ def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
         elif op is Ops.BIND:
             cost[node] = 0
         else:
-            total = DEAR.get(op, 1) if op in ELEMENTWISE else 0
+            total = DEAR.get(op, 1) if op in ELEMENTWISE and op is not Ops.DETACH else 0
             for source in node.src:
                 total += cost[source]
             cost[node] = min(_WORST, total)
@@ -114,7 +114,8 @@ class _Cutter:
     def _decide(self, node: UOp) -> None:
         places = list(self.places.pop(node, {}).values())
         reason = self._reason(node, places)
-        if reason is not None and node.op is Ops.RESHAPE:
+        same = node.op is Ops.RESHAPE or node.op is Ops.DETACH and leaf_of(node.src[0]) is None
+        if reason is not None and same:  # r[impl fusion.cut.same]
             # The same elements in the same order: store the source, and look at it differently.
             self.alias[node] = node.src[0]
             self.forced.setdefault(node.src[0], reason)
@@ -147,6 +148,8 @@ class _Cutter:
         if node.op in IN_ORDER:  # r[impl fusion.cut.own]
             return "order: its elements are computed one after the other"
         if not node.src or node.shape == () and self.cost[node] == 0:
+            return None
+        if node.op is Ops.DETACH:  # r[impl fusion.cut.same]
             return None
         if not self.fuse and node.op not in MOVEMENT:
             # r[impl fusion.switch.meaning]

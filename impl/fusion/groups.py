@@ -8,6 +8,7 @@ that was tried in vain it is said why.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from impl.dependencies import History
@@ -90,11 +91,25 @@ class _Grouper:
         self.bucket_of = placement.buckets
         self.bucket: int | None = None  # of the last transfer, if no other kernel came after it
         self.numbers = False  # whether there is a kernel that began with numbers alone
+        self.readers = _first_readers(placement.stages)
+        self.feeding: dict[int, Group] = {}  # by stage: the latest kernel of what is made for it
 
     def add(self, stage: Stage) -> None:
         """Find the stage its kernel."""
         group = self._find(stage)
         self._note(group, group.members[-1])
+        reader = self._fed(stage)
+        if reader is not None:
+            self.feeding[reader.number] = group
+
+    def _fed(self, stage: Stage) -> Stage | None:
+        """A stage that has much more to do, and reads what this one makes before all others do."""
+        # r[impl fusion.stages.feeding]
+        reader = self.readers.get(stage.write.value)
+        if reader is None or stage.form.reduced \
+                or reader.form.iterations < _MUCH_MORE * stage.form.iterations:
+            return None
+        return reader
 
     def _find(self, stage: Stage) -> Group:
         if self.fuse and not stage.alone:  # r[impl fusion.stages.together]
@@ -185,6 +200,9 @@ class _Grouper:
             alike = self.alike.get((device, *[extent(loop) for loop in stage.loops]))
             if alike is not None and _reads_nothing(alike, stage):
                 numbers.append(alike.number)
+        reader = self._fed(stage)
+        if reader is not None and reader.number in self.feeding:
+            numbers.append(self.feeding[reader.number].number)
         found = [self.groups[n] for n in dict.fromkeys(numbers) if n >= max(0, earliest)]
         return [g for g in found if g.device == device and not g.members[0].stage.alone
                 and self.limits.exceeded(stages=len(g.members) + 1) is None]
@@ -246,9 +264,12 @@ class _Grouper:
                                            key=lambda p: p[0]))
                 if len(pairs) == len(group.sizes) == len(stage.loops):
                     return pairs
-        if _reads_nothing(group, stage) and group.sizes == [extent(r) for r in stage.loops]:
-            return list(enumerate(stage.loops))
-        return []
+        reader = self._fed(stage)
+        unlike = reader is None or self.feeding.get(reader.number) is not group
+        if unlike and not _reads_nothing(group, stage) \
+                or group.sizes != [extent(r) for r in stage.loops]:
+            return []
+        return list(enumerate(stage.loops))
 
     def _parallelism(self, group: Group, stage: Stage, pairs: Pairs,
                      sizes: list[int]) -> str | None:
@@ -355,6 +376,15 @@ def _overwritten_inside(stage: Stage, conflicts: Conflicts) -> str | None:
             if not member.stage.whole:
                 return "memory: read after only a part of it was written"
     return None
+
+
+def _first_readers(stages: Sequence[Stage]) -> dict[int, Stage]:
+    """By value, the first stage that reads it."""
+    found: dict[int, Stage] = {}
+    for stage in stages:
+        for access in stage.reads:
+            found.setdefault(access.value, stage)
+    return found
 
 
 def _one_to_one(pairs: Pairs) -> Pairs:

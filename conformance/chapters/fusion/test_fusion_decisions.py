@@ -27,6 +27,7 @@ from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.places import Place
 from impl.ranges import Pattern, StageGraph
 from impl.schedule import Environment, Plan, make_plan, schedule_cache
+from impl.torch import no_grad
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +174,64 @@ def test_what_reads_nothing_is_stored_together() -> None:
         assert same[0].tolist() == apart.tolist()
     assert [each.tolist()[7][5] for each in same[1:]] == [3.0, False, 5]
     assert other[0].tolist() == [[0.0] * 6] * 4
+
+
+@verifies("fusion.stages.feeding")
+def test_what_is_made_for_one_stage_is_in_its_kernel() -> None:
+    """Two small stages that read nothing in common; the large one reads both."""
+    def scaled() -> Tensor:
+        scales = numbers(64, 8).exp().exp().reshape(64, 8, 1)
+        return (numbers(64, 8, 32) * scales).sum((1, 2))
+    made = scaled() * scaled()
+    assert [kernel.stages for kernel in plan_of(made).kernels] == [3]
+    found = made.numpy()
+    with Context(FUSE=0):
+        np.testing.assert_allclose(found, (scaled() * scaled()).numpy(), rtol=1e-5)
+
+
+@verifies("fusion.stages.feeding")
+def test_what_is_as_large_as_its_reader_is_apart() -> None:
+    def repeated() -> Tensor:
+        return numbers(64, 512).exp().exp().reshape(64, 512, 1).expand(64, 512, 4)
+    one, two = repeated(), repeated()
+    assert sorted(kernel.stages for kernel in plan_of((one * two).sum(2)).kernels) == [1, 2]
+
+
+@verifies("fusion.cut.same")
+def test_a_mark_of_no_gradient_changes_nothing() -> None:
+    weight, other, rows = numbers(32, 24), numbers(16, 32), numbers(4, 24)
+
+    def layer() -> Tensor:
+        x = rows * (rows * rows).mean(1, keepdim=True).rsqrt()
+        hidden = (x.reshape(4, 1, 3, 8) * weight.reshape(32, 3, 8)).sum((2, 3)).silu()
+        return (hidden.reshape(4, 1, 4, 8) * other.reshape(16, 4, 8)).sum((2, 3))
+
+    def cheap() -> Tensor:
+        value = rows
+        for _ in range(5):
+            value = value * 2 + 1
+        return value + value.flip(0) * 3
+    for make in (layer, cheap):
+        with_gradients = make()
+        with no_grad():
+            without = make()
+        both = [[(kernel.name, kernel.stages) for kernel in plan_of(made).kernels]
+                for made in (with_gradients, without)]
+        assert both[0] == both[1]
+        np.testing.assert_array_equal(with_gradients.numpy(), without.numpy())
+    marked = cheap().detach()  # what is asked for is stored once, and seen by both names
+    assert [kernel.stages for kernel in plan_of(marked, marked.reshape(96)).kernels] == [1]
+
+
+@verifies("fusion.cut.same")
+def test_a_detached_value_in_memory_keeps_its_own() -> None:
+    """What is asked for is the memory of its source only where nobody else has that."""
+    x = numbers(4)
+    before = x.numpy()
+    kept = x.detach().reshape(2, 2).detach().realize()
+    x += 1
+    np.testing.assert_array_equal(x.numpy(), before + np.float32(1))
+    np.testing.assert_array_equal(kept.numpy().reshape(4), before)
 
 
 # Values
