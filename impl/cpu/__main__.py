@@ -1,7 +1,7 @@
 """What is known of this processor, and what is measured of it: `python -m impl.cpu`."""
 from __future__ import annotations
 
-from impl.cpu.calibration import measured, worth_keeping
+from impl.cpu.calibration import measured_copies, worth_keeping
 from impl.cpu.machine import cache_bytes, own_features, processors, unit_types, vectors_of
 from impl.device import Device
 
@@ -15,7 +15,7 @@ def main() -> None:
     print(f"matrix units  {', '.join(unit_types(own_features())) or 'none'}")
     for level, place in ((1, 0), (2, 2), (3, 3)):
         print(f"cache {level}       {cache_bytes(place) >> 10} KiB, as the system says")
-    found = measured()
+    found = measured_copies()
     for each in found:
         speeds = [4 * each.nbytes / seconds / 1e9 for seconds in (each.cached, each.streamed)]
         print(f"copies of {each.nbytes >> 20:2} MiB, there and back: {speeds[0]:.1f} GB/s through "

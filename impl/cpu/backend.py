@@ -144,7 +144,7 @@ class CPU(DeviceBackend):
                 content = compile_unit(command, [(key, source)], line, seconds)
             except (CompileError, subprocess.TimeoutExpired):
                 return None
-            program.library = objects.opened(content)
+            program.library = objects.load_trial(content)
             found = ctypes.cast(getattr(program.library, symbol(key)), ctypes.c_void_p).value
             assert found is not None
             program.function = found

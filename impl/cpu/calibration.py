@@ -13,7 +13,7 @@ from impl.caching.disk import store
 from impl.cpu.compiler import compile_unit, find_compiler
 from impl.cpu.machine import cache_bytes, own_features, processor, processors, vectors_of
 from impl.cpu.memory import fresh
-from impl.cpu.objects import opened
+from impl.cpu.objects import load_trial
 from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.errors import CompileError, user_line
@@ -58,7 +58,7 @@ def cached_bytes() -> int:
         return int(json.loads(kept.get("calibration", key) or b"")["cached_bytes"])
     except (ValueError, KeyError, TypeError):
         pass
-    found = worth_keeping(measured(), told)
+    found = worth_keeping(measured_copies(), told)
     kept.put("calibration", key, json.dumps({"cached_bytes": found}).encode())
     return found
 
@@ -77,7 +77,7 @@ def worth_keeping(given: list[Measured], told: int) -> int:
     return slow.nbytes if slow else given[-1].nbytes // 2
 
 
-def measured() -> list[Measured]:
+def measured_copies() -> list[Measured]:
     """Both ways for each size, until the caches serve; none without a compiler or memory."""
     try:
         copies = _copies()
@@ -122,7 +122,7 @@ def _copies() -> list[Copy]:
     pairs = [(key_of(source), source) for source in sources]
     if not command or pairs[0][0] == pairs[1][0]:
         return []
-    library = opened(compile_unit(command, pairs, user_line(), _PATIENCE))
+    library = load_trial(compile_unit(command, pairs, user_line(), _PATIENCE))
 
     def repeated(function: Callable[[object], None]) -> Copy:
         def copy(count: int, target: int, source: int) -> None:

@@ -216,7 +216,7 @@ def _length(pairs: Sequence[Pair]) -> int:
     return sum(len(source.body) for _, source in pairs)
 
 
-def opened(content: bytes) -> ctypes.CDLL:
+def load_trial(content: bytes) -> ctypes.CDLL:
     """An object that is tried: loaded from a file that is gone afterwards, and known to nobody."""
     with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
         path = Path(folder, "trial.so")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from impl.dtypes import HALF, DType, dtypes
-from impl.functions.conversions import converted, resize_of, ways
+from impl.functions.conversions import convert_vector, resize_of, ways
 from impl.functions.definitions import function_of
 from impl.functions.literals import literal
 from impl.functions.types import STORAGE, bits, kind_of, mask_of
@@ -55,7 +55,7 @@ class Vectors:
             if function := resize_of(have, way):
                 self.needed.setdefault(function)
             have = way
-        return converted(text, start, kind)
+        return convert_vector(text, start, kind)
 
     def _mask(self, operand: Operand, kind: str) -> str:
         """The operand, a bool, as a mask."""

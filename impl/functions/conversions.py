@@ -32,7 +32,7 @@ def resize_of(have: str, kind: str) -> str:
     return "" if same or count < _LEAST else f"resize_{have}_{kind}"
 
 
-def converted(text: str, have: str, kind: str) -> str:
+def convert_vector(text: str, have: str, kind: str) -> str:
     """An expression as a vector of another kind."""
     for way in ways(have, kind):
         function = resize_of(have, way)

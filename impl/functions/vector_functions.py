@@ -6,7 +6,7 @@ find, GCC's name for that instruction is used, and the portable text stands besi
 """
 from __future__ import annotations
 
-from impl.functions.conversions import converted, resized
+from impl.functions.conversions import convert_vector, resized
 from impl.functions.halves import HALVES
 from impl.functions.transcendental import TEMPLATES, TRIG_LARGE_VECTOR, VECTOR_TEMPLATES
 from impl.functions.types import (
@@ -260,13 +260,13 @@ def _half(base: str, kind: str) -> str:
         return _function(kind, f"$K from_float16_$K({whole} x)", _either(base, kind, plain))
     wide = unsigned(kind)
     if base == "to_bfloat16":
-        short = converted("u", wide, whole)
+        short = convert_vector("u", wide, whole)
         return _function(kind, f"{whole} to_bfloat16_$K($K x)", f"""  $U u = ($U)x;
   u = (u + (0x7fffu + ((u >> 16) & 1u))) >> 16;
   u = ($U)sel_$J(x != x, dup_$J(0x7fc0), ($I)u);
   return {short};""")
     if base == "from_bfloat16":
-        found = converted("x", whole, wide)
+        found = convert_vector("x", whole, wide)
         return _function(kind, f"$K from_bfloat16_$K({whole} x)",
                          f"  return ($K)({found} << 16);")
     name = base.removeprefix("round_")
@@ -316,7 +316,7 @@ def _whole(source: str, target: str) -> str:
     low, high = whole_limits(type_and_lanes(source)[0], type_and_lanes(target)[0])
     return _function(source, f"{target} whole_{source}_{target}($K x)", f"""  \
 $K c = sel_$K(x > {low}, x, dup_$K({low})); c = sel_$K(c < {high}, c, dup_$K({high}));
-  return {converted("c", source, target)};""")
+  return {convert_vector("c", source, target)};""")
 
 
 def vector_function(name: str) -> str:

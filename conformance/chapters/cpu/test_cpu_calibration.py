@@ -48,7 +48,7 @@ def test_both_ways_are_measured_by_kernels_that_copy() -> None:
         copy(2, right.ctypes.data, left.ctypes.data)
         assert (right == 7).all()
     assert len(copies) == 2 or platform.machine() != "x86_64"
-    found = calibration.measured()
+    found = calibration.measured_copies()
     assert len(found) >= bool(copies)
     assert all(each.cached > 0 and each.streamed > 0 for each in found)
 
@@ -58,7 +58,7 @@ def test_nothing_is_measured_without_a_compiler(monkeypatch: pytest.MonkeyPatch)
     def refuses(*_: object) -> bytes:
         raise CompileError("compile", "no", "none")
     monkeypatch.setattr(calibration, "compile_unit", refuses)
-    assert calibration.measured() == []
+    assert calibration.measured_copies() == []
 
 
 @verifies("cpu.calibration.streams")
@@ -73,7 +73,7 @@ def test_it_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     def measured() -> list[Measured]:
         asked.append(1)
         return [Measured(32 * MIB, 15.0, 10.0), Measured(16 * MIB, 10.0 + 5 * len(asked), 10.0)]
-    monkeypatch.setattr(calibration, "measured", measured)
+    monkeypatch.setattr(calibration, "measured_copies", measured)
     with Context(CACHE_FOLDER=str(tmp_path / "kept")):
         found = []
         for _ in range(2):  # as two processes would
@@ -87,18 +87,18 @@ def test_it_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
 @verifies("cpu.calibration.kept")
 def test_another_processor_is_measured_for_itself(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "measured", lambda: [Measured(32 * MIB, 9.0, 10.0)])
+    monkeypatch.setattr(calibration, "measured_copies", lambda: [Measured(32 * MIB, 9.0, 10.0)])
     with Context(CACHE_FOLDER=str(tmp_path)):
         cached_bytes.__wrapped__()
         monkeypatch.setattr(calibration, "processor", lambda: "another")
-        monkeypatch.setattr(calibration, "measured",
+        monkeypatch.setattr(calibration, "measured_copies",
                             lambda: [Measured(8 * MIB, 15.0, 10.0)])
         assert cached_bytes.__wrapped__() == 4 * MIB
 
 
 @verifies("cpu.calibration.kept")
 def test_a_damaged_entry_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "measured", lambda: [])
+    monkeypatch.setattr(calibration, "measured_copies", lambda: [])
     with Context(CACHE_FOLDER=str(tmp_path / "kept")):
         said = cached_bytes.__wrapped__()
         entry, = (tmp_path / "kept").glob("calibration-*.entry")
