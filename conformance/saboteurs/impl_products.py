@@ -424,3 +424,11 @@ class RunningMaximumForAll(ImplPatch):
         def actions(known: Any, draw: Any, limits: Any) -> Any:
             return [*original(known, draw, limits), Online(0, 2)]
         return actions
+
+
+class FewRowsAreWorthACopy(Edit):
+    rule = "choosing.product.along"
+    description = "a product of three rows copies an operand that can be read as it lies"
+    first = "test_few_rows_read_an_operand_as_it_lies"
+    file = "impl/choosing/products.py"
+    old, new = "or _lies_along(planner, node, second, roles.inner[-1])):", "or False):"

@@ -180,7 +180,8 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     second = node.src[0].src[1 - roles.first]
     straight = _contiguous(planner, second, roles.column)
     if rows < _LEAST_ROWS and not straight and (
-            rows < _FEWEST_ROWS or planner.use(planner.loads(node), roles.column).vector):
+            rows < _FEWEST_ROWS or planner.use(planner.loads(node), roles.column).vector
+            or _lies_along(planner, node, second, roles.inner[-1])):
         return False
     if rows >= _LEAST_ROWS and plan_tiles(planner, node, roles):
         return True
@@ -207,6 +208,13 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     _fuse_sums(planner, inner)
     _fetch(planner, inner[-1])
     return True
+
+
+def _lies_along(planner: Planner, node: UOp, operand: UOp, loop: UOp) -> bool:
+    """Whether whole vectors of an operand lie side by side along a loop of the sum."""
+    # r[impl choosing.product.along]
+    return planner.extent(loop) >= planner.limits.elements(node.dtype.itemsize) \
+        and _contiguous(planner, operand, loop)
 
 
 def cut_divided(planner: Planner) -> None:

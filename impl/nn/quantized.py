@@ -200,13 +200,18 @@ def _q3_k(blocks: Tensor) -> Tensor:
 def _scaled(blocks: Tensor, number: Tensor) -> Tensor:
     """(..., 2, 2, 2, 32) of numbers: eight parts, each with a scale and a least value of six bits.
 
-    Of the second four parts these lie in the last bytes, and in the upper bits of the first ones.
+    Of the second four parts their lower bits lie in the last four of the twelve bytes, and the
+    upper two where the first four parts have none.
     """
-    first, second, last = (_cut(blocks[..., start:start + 4], 2, 2) for start in (4, 8, 12))
-    scale = Tensor.stack(first & 63, (last & 15) | ((first >> 6) << 4), dim=-3)
-    least = Tensor.stack(second & 63, (last >> 4) | ((second >> 6) << 4), dim=-3)
-    return number.float() * (scale.float().unsqueeze(-1) * _half(blocks, 0, 4)) \
-        - least.float().unsqueeze(-1) * _half(blocks, 2, 4)
+    half = Tensor.arange(2, dtype=dtypes.uint32, device=blocks.device).reshape(2, 1)
+
+    def six(low: Tensor, high: Tensor) -> Tensor:
+        """What (..., 2, 4) of bytes, and (..., 4) with upper bits, make."""
+        upper = (high.cast(dtypes.uint32).unsqueeze(-2) >> 6 << 4) * half
+        return _cut((low & (63 - 48 * half) | upper).float(), 2, 2, 1)
+    scale = six(_cut(blocks[..., 4:20], 2, 8)[..., :4].cast(dtypes.uint32), blocks[..., 4:8])
+    least = six(_cut(blocks[..., 8:16], 2, 4).cast(dtypes.uint32) >> 4 * half, blocks[..., 8:12])
+    return number.float() * (scale * _half(blocks, 0, 4)) - least * _half(blocks, 2, 4)
 
 
 def _q4_k(blocks: Tensor) -> Tensor:

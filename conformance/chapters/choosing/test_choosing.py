@@ -316,6 +316,18 @@ def test_a_product_with_few_rows_copies_what_it_would_read_one_by_one() -> None:
         _same(ast, optimize(ast, WIDE))
 
 
+@verifies("choosing.product.along")
+@verifies("steps.value.equal")
+def test_few_rows_read_an_operand_as_it_lies() -> None:
+    for rows, columns, inner, as_it_lies in ((3, 31, 200, True), (7, 33, 130, True),
+                                             (8, 64, 300, False)):
+        ast = kb.matmul(rows, columns, inner, transposed=True)
+        names = [step.name for step, _ in hand_steps(ast, WIDE)]
+        assert any(name.startswith("PACK") for name in names) is not as_it_lies, names
+        assert any(name.startswith("GROUP") for name in names) is as_it_lies, names
+        _same(ast, optimize(ast, WIDE))
+
+
 def _same(plain: UOp, changed: UOp) -> None:
     """Two kernels store the same whole numbers."""
     generator = np.random.default_rng(0)
