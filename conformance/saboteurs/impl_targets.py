@@ -86,8 +86,25 @@ class MeasuredByEachProcess(Edit):
     description = "each process measures for itself"
     first = "test_it_is_measured_once_and_kept"
     file = "impl/cpu/calibration.py"
-    old = '    kept.put("calibration", key, json.dumps({"cached_bytes": found}).encode())\n'
+    old = '        kept.put("calibration", key, json.dumps({"cached_bytes": known}).encode())\n'
     new = ""
+
+
+class MeasuredForEachFolder(Edit):
+    rule = "cpu.calibration.kept"
+    description = "who keeps kernels in another folder measures for himself"
+    first = "test_another_folder_for_kernels_has_the_same"
+    file = "impl/cpu/calibration.py"
+    old = "DeviceLimits.third_cache, machine_store()"
+    new = "DeviceLimits.third_cache, __import__('impl.caching.disk').caching.disk.store()"
+
+
+class TheLastOneIsBelieved(Edit):
+    rule = "cpu.calibration.kept"
+    description = "of two processes that measure, each believes itself"
+    first = "test_of_several_processes_the_first_one_is_believed"
+    file = "impl/cpu/calibration.py"
+    old, new = "known = _known(kept, key) or found", "known = found"
 
 
 class KeptForAnyProcessor(Edit):

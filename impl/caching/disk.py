@@ -225,15 +225,25 @@ class Stores:
         with self.lock:
             if settings.get("CACHELEVEL") == 0:
                 return self._private()
-            chosen = settings.get("CACHE_FOLDER") or default_folder()
-            if chosen not in self.known:
-                problem = unusable(Path(chosen))
-                if problem:
-                    say_once(f"nothing is kept on disk: {chosen} {problem}")
-                self.known[chosen] = self._private() if problem else Store(Path(chosen))
-            store = self.known[chosen]
-            store.limit = settings.get("CACHE_SIZE") << 20
-            return store
+            return self._of(settings.get("CACHE_FOLDER") or default_folder())
+
+    def of_machine(self) -> Store:
+        """The store of the default folder, if that can be used; else the one in force."""
+        with self.lock:
+            default = default_folder()
+            if settings.get("CACHELEVEL") == 0 or unusable(Path(default)):
+                return self.in_force()
+            return self._of(default)
+
+    def _of(self, chosen: str) -> Store:
+        if chosen not in self.known:
+            problem = unusable(Path(chosen))
+            if problem:
+                say_once(f"nothing is kept on disk: {chosen} {problem}")
+            self.known[chosen] = self._private() if problem else Store(Path(chosen))
+        store = self.known[chosen]
+        store.limit = settings.get("CACHE_SIZE") << 20
+        return store
 
     def _private(self) -> Store:
         """A folder of this process, gone when it ends; a forked one leaves it to its parent."""
@@ -261,3 +271,10 @@ _stores = Stores()
 def store() -> Store:
     """The store in force: `CACHE_FOLDER`, or a temporary one if that cannot be used."""
     return _stores.in_force()
+
+
+def machine_store() -> Store:
+    """The store of what is measured of this machine: one for all who run on it as this user, so
+    that they make the same kernels, whatever `CACHE_FOLDER` says.
+    """
+    return _stores.of_machine()

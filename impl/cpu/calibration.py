@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from impl.caching.disk import store
+from impl.caching.disk import Store, machine_store
 from impl.cpu.compiler import compile_unit, find_compiler
 from impl.cpu.machine import cache_bytes, own_features, processor, processors, vectors_of
 from impl.cpu.memory import fresh
@@ -52,15 +52,21 @@ def cached_bytes() -> int:
     It is measured once on a machine. Where that is not possible it is what the system says.
     """
     # r[impl cpu.calibration.kept]
-    told, kept = cache_bytes(3) or DeviceLimits.third_cache, store()
+    told, kept = cache_bytes(3) or DeviceLimits.third_cache, machine_store()
     key = f"{processor()}\n{processors()}\n{told}"
+    known = _known(kept, key)
+    if known is None:
+        found = worth_keeping(measured_copies(), told)
+        known = _known(kept, key) or found  # of several processes, the first one is believed
+        kept.put("calibration", key, json.dumps({"cached_bytes": known}).encode())
+    return known
+
+
+def _known(kept: Store, key: str) -> int | None:
     try:
         return int(json.loads(kept.get("calibration", key) or b"")["cached_bytes"])
     except (ValueError, KeyError, TypeError):
-        pass
-    found = worth_keeping(measured_copies(), told)
-    kept.put("calibration", key, json.dumps({"cached_bytes": found}).encode())
-    return found
+        return None
 
 
 def worth_keeping(given: list[Measured], told: int) -> int:

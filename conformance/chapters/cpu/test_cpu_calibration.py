@@ -6,17 +6,28 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from conformance.trace import verifies
 from impl import Context, Device
+from impl.caching import disk
 from impl.cpu import calibration
 from impl.cpu.calibration import Measured, cached_bytes, worth_keeping
 from impl.errors import CompileError
 
 MIB = 1 << 20
+
+
+@contextmanager
+def kept_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    """As if the default folder were this one."""
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "default_folder", lambda: str(folder))
+        yield
 
 
 @verifies("cpu.calibration.streams")
@@ -74,21 +85,48 @@ def test_it_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
         asked.append(1)
         return [Measured(32 * MIB, 15.0, 10.0), Measured(16 * MIB, 10.0 + 5 * len(asked), 10.0)]
     monkeypatch.setattr(calibration, "measured_copies", measured)
-    with Context(CACHE_FOLDER=str(tmp_path / "kept")):
+    with kept_in(monkeypatch, tmp_path / "kept"):
         found = []
         for _ in range(2):  # as two processes would
             found.append(cached_bytes.__wrapped__())
     assert len(asked) == 1 and len(set(found)) == 1
-    with Context(CACHE_FOLDER=str(tmp_path / "other")):
+    with kept_in(monkeypatch, tmp_path / "other"):
         cached_bytes.__wrapped__()
     assert len(asked) == 2
+
+
+@verifies("cpu.calibration.kept")
+def test_another_folder_for_kernels_has_the_same(tmp_path: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a process with CACHE_FOLDER would make other kernels than one without."""
+    sizes = iter((32, 16, 8))
+    monkeypatch.setattr(calibration, "measured_copies",
+                        lambda: [Measured(next(sizes) * MIB, 9.0, 10.0)])
+    with kept_in(monkeypatch, tmp_path / "default"):
+        first = cached_bytes.__wrapped__()
+        with Context(CACHE_FOLDER=str(tmp_path / "own")):
+            assert cached_bytes.__wrapped__() == first
+    assert next(sizes) == 16
+
+
+@verifies("cpu.calibration.kept")
+def test_of_several_processes_the_first_one_is_believed(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def meanwhile() -> list[Measured]:
+        monkeypatch.setattr(calibration, "measured_copies", lambda: never)
+        assert cached_bytes.__wrapped__() == 4 * MIB  # another one is done before
+        return [Measured(32 * MIB, 15.0, 10.0), Measured(16 * MIB, 9.0, 10.0)]
+    never = [Measured(size * MIB, 15.0, 10.0) for size in (32, 16, 8)]
+    monkeypatch.setattr(calibration, "measured_copies", meanwhile)
+    with kept_in(monkeypatch, tmp_path):
+        assert cached_bytes.__wrapped__() == 4 * MIB
 
 
 @verifies("cpu.calibration.kept")
 def test_another_processor_is_measured_for_itself(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "measured_copies", lambda: [Measured(32 * MIB, 9.0, 10.0)])
-    with Context(CACHE_FOLDER=str(tmp_path)):
+    with kept_in(monkeypatch, tmp_path):
         cached_bytes.__wrapped__()
         monkeypatch.setattr(calibration, "processor", lambda: "another")
         monkeypatch.setattr(calibration, "measured_copies",
@@ -99,7 +137,7 @@ def test_another_processor_is_measured_for_itself(
 @verifies("cpu.calibration.kept")
 def test_a_damaged_entry_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "measured_copies", lambda: [])
-    with Context(CACHE_FOLDER=str(tmp_path / "kept")):
+    with kept_in(monkeypatch, tmp_path / "kept"):
         said = cached_bytes.__wrapped__()
         entry, = (tmp_path / "kept").glob("calibration-*.entry")
         head, _, content = entry.read_bytes().partition(b"\n")
