@@ -29,8 +29,10 @@ __all__ = ["ALIGNMENT", "Lifetime", "MemoryPlan", "aligned", "assign", "height",
 
 #: How many cells the search may look at (see `search`): two or three seconds at the very most.
 SEARCH_BUDGET = 100_000_000
-#: The same for a schedule, which somebody waits for: a quarter of a second at most, or so.
+#: The same for a schedule, which somebody waits for: a quarter of a second at most, or so. Where
+#: plans are claimed to be as small as can be, it is a second: one of some thousand needs more.
 PLAN_BUDGET = SEARCH_BUDGET // 10
+_FEW, _BUDGET_OF_FEW = 40, SEARCH_BUDGET // 2
 
 
 @dataclass
@@ -58,8 +60,8 @@ def plan(spans: Sequence[Lifetime], reuse: bool = True) -> MemoryPlan:
     bound = lower_bound(spans)
     if not reuse:  # r[impl memory.off.equal]
         return MemoryPlan(_one_after_the_other(spans), list(spans), total, total, bound)
-    offsets = assign(spans, bound, PLAN_BUDGET)
     # r[impl memory.planned.bounds, memory.plan.claimed]
+    offsets = assign(spans, bound, _BUDGET_OF_FEW if len(spans) <= _FEW else PLAN_BUDGET)
     return MemoryPlan(offsets, list(spans), height(offsets, spans), total, bound)
 
 

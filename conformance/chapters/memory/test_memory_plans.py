@@ -198,6 +198,18 @@ def test_tangles_are_placed_at_the_bound() -> None:
         assert memory.height(found, spans) == bound, seed
 
 
+@verifies("memory.plan.claimed", observe="memory")
+def test_few_temporaries_have_time_enough() -> None:
+    """Thirty for which a tenth of the budget is too little."""
+    chooser, spans = random.Random(2452), []
+    for number in range(30):
+        first = chooser.randint(0, 18)
+        last = chooser.randint(first + 1, min(19, first + 4))
+        spans.append(Lifetime(number, 1024 * chooser.randint(1, 12), 2 * first, 2 * last))
+    made = memory.plan(spans)
+    assert made.planned == made.lower_bound == 48 << 10
+
+
 @verifies("memory.plan.small+2", observe="memory")
 def test_few_temporaries_are_placed_as_well_as_can_be() -> None:
     """From a plan in which nothing is shared, so that nothing but the search can be right."""
