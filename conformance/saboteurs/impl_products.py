@@ -431,4 +431,12 @@ class FewRowsAreWorthACopy(Edit):
     description = "a product of three rows copies an operand that can be read as it lies"
     first = "test_few_rows_read_an_operand_as_it_lies"
     file = "impl/choosing/products.py"
-    old, new = "or _lies_along(planner, node, second, roles.inner[-1])):", "or False):"
+    old, new = "or _lie_along(planner, node, roles.inner[-1])):", "or False):"
+
+
+class FewColumnsAreGathered(Edit):
+    rule = "choosing.product.along"
+    description = "sums are made of vectors along which one operand does not lie"
+    first = "test_few_rows_read_an_operand_as_it_lies"
+    file = "impl/choosing/products.py"
+    old, new = "and all(_contiguous(planner, operand", "and any(_contiguous(planner, operand"

@@ -181,7 +181,7 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     straight = _contiguous(planner, second, roles.column)
     if rows < _LEAST_ROWS and not straight and (
             rows < _FEWEST_ROWS or planner.use(planner.loads(node), roles.column).vector
-            or _lies_along(planner, node, second, roles.inner[-1])):
+            or _lie_along(planner, node, roles.inner[-1])):
         return False
     if rows >= _LEAST_ROWS and plan_tiles(planner, node, roles):
         return True
@@ -210,11 +210,11 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     return True
 
 
-def _lies_along(planner: Planner, node: UOp, operand: UOp, loop: UOp) -> bool:
-    """Whether whole vectors of an operand lie side by side along a loop of the sum."""
+def _lie_along(planner: Planner, node: UOp, loop: UOp) -> bool:
+    """Whether whole vectors of both operands lie side by side along a loop of the sum."""
     # r[impl choosing.product.along]
     return planner.extent(loop) >= planner.limits.elements(node.dtype.itemsize) \
-        and _contiguous(planner, operand, loop)
+        and all(_contiguous(planner, operand, loop) for operand in node.src[0].src)
 
 
 def cut_divided(planner: Planner) -> None:

@@ -326,6 +326,10 @@ def test_few_rows_read_an_operand_as_it_lies() -> None:
         assert any(name.startswith("PACK") for name in names) is not as_it_lies, names
         assert any(name.startswith("GROUP") for name in names) is as_it_lies, names
         _same(ast, optimize(ast, WIDE))
+    few_columns = kb.matmul(33, 3, 130)  # the columns do not lie along the sum: they are copied
+    names = [step.name for step, _ in hand_steps(few_columns, WIDE)]
+    assert any(name.startswith("PACK") for name in names), names
+    _same(few_columns, optimize(few_columns, WIDE))
 
 
 def _same(plain: UOp, changed: UOp) -> None:

@@ -570,3 +570,18 @@ def test_an_argument_says_the_same_of_gradients_in_each_call(wanted: bool | None
     step = TinyJit(lambda x: x * 2)
     assert [step(given(turn)).item() for turn in range(5)] == [0, 2, 4, 6, 8]
     assert len(step.entries) == 1 and step.replays == 3
+
+
+@verifies("replay.pending.before")
+def test_what_a_write_left_under_other_names_is_no_part_of_a_capture() -> None:
+    """Earlier answers are names of what was written; what that was computed from is gone."""
+    for name in (Tensor.detach, lambda state: state.detach().reshape(2, 2).detach()):
+        state = Tensor.zeros(4).contiguous().realize()
+
+        @TinyJit
+        def step(x: Tensor, state: Tensor = state, name: Any = name) -> Tensor:
+            state.assign(state + x)
+            return name(state).realize()
+        found = [step(Tensor.full((4,), float(i)).contiguous().realize()) for i in range(5)]
+        assert [each.numpy().reshape(4)[0] for each in found] == [0, 1, 3, 6, 10]
+        assert step.replays == 3

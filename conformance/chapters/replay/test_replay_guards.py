@@ -423,6 +423,30 @@ def test_gradients_that_are_only_read_are_those_that_their_tensors_have() -> Non
     assert found == gradients_of_turns(False)[0] and replays == 6
 
 
+@verifies("replay.guard.complete", observe="replay")
+@pytest.mark.parametrize("changed", ["first", "second", "both", "apart"])
+def test_a_gradient_of_two_tensors_is_looked_for_at_each(changed: str) -> None:
+    """A function that reads it at one of them does not know of the other."""
+    def turns(captured: bool) -> list[list[float]]:
+        p, q = floats(1, 2), floats(3, 4)
+        p.requires_grad = q.requires_grad = True
+        p.grad = q.grad = floats(5, 6)
+
+        def doubled() -> Tensor:
+            found: Any = p.grad  # nothing else is asked of it
+            return found * 2
+        step, found = TinyJit(doubled) if captured else doubled, []
+        for turn in range(8):
+            found.append(step().tolist())
+            if turn >= 3:
+                new = floats(turn, 1)
+                p.grad = new if changed != "second" else p.grad
+                q.grad = floats(9, turn) if changed == "apart" else \
+                    new if changed != "first" else q.grad
+        return found
+    assert turns(True) == turns(False)
+
+
 class Louder(Tensor):
     """A tensor whose products are another thing."""
 
