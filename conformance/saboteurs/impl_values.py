@@ -143,7 +143,7 @@ class VectorsRoundToNearest(Edit):
     rule = "dtypes.cast.float"
     description = "a cast of a vector of floats to integers adds a half first"
     file = "impl/functions/vector_functions.py"
-    old, new = 'converted("c", source, target)', 'converted("(c + 0.5f)", source, target)'
+    old, new = 'convert_vector("c", source, target)', 'convert_vector("(c + 0.5f)", source, target)'
 
 
 class PartsOfElements(Edit):
