@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -188,3 +189,11 @@ class BoundIsTheSum(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda spans: sum(span.nbytes for span in spans)
+
+
+class FewHaveNoMoreTime(Edit):
+    rule = "memory.plan.claimed"
+    description = "a search for few temporaries ends as early as one for many"
+    first = "test_few_temporaries_have_time_enough"
+    file = "impl/memory/__init__.py"
+    old, new = "_BUDGET_OF_FEW if len(spans) <= _FEW else PLAN_BUDGET", "PLAN_BUDGET"

@@ -95,8 +95,8 @@ class MeasuredForEachFolder(Edit):
     description = "who keeps kernels in another folder measures for himself"
     first = "test_another_folder_for_kernels_has_the_same"
     file = "impl/cpu/calibration.py"
-    old = "DeviceLimits.third_cache, machine_store()"
-    new = "DeviceLimits.third_cache, __import__('impl.caching.disk').caching.disk.store()"
+    old = "told_bytes(), machine_store()"
+    new = "told_bytes(), __import__('impl.caching.disk').caching.disk.store()"
 
 
 class TheLastOneIsBelieved(Edit):

@@ -1,7 +1,7 @@
 """What is known of this processor, and what is measured of it: `python -m impl.cpu`."""
 from __future__ import annotations
 
-from impl.cpu.calibration import measured_copies, worth_keeping
+from impl.cpu.calibration import measured_copies, told_bytes, worth_keeping
 from impl.cpu.machine import cache_bytes, own_features, processors, unit_types, vectors_of
 from impl.device import Device
 
@@ -20,7 +20,7 @@ def main() -> None:
         speeds = [4 * each.nbytes / seconds / 1e9 for seconds in (each.cached, each.streamed)]
         print(f"copies of {each.nbytes >> 20:2} MiB, there and back: {speeds[0]:.1f} GB/s through "
               f"the caches, {speeds[1]:.1f} past them")
-    now, kept = worth_keeping(found, cache_bytes(3)), Device["CPU"].limits.third_cache
+    now, kept = worth_keeping(found, told_bytes()), Device["CPU"].limits.third_cache
     print(f"now it would be past the caches above {now >> 10} KiB; "
           f"kernels are made for {kept >> 10} KiB")
 

@@ -52,7 +52,7 @@ def cached_bytes() -> int:
     It is measured once on a machine. Where that is not possible it is what the system says.
     """
     # r[impl cpu.calibration.kept]
-    told, kept = cache_bytes(3) or DeviceLimits.third_cache, machine_store()
+    told, kept = told_bytes(), machine_store()
     key = f"{processor()}\n{processors()}\n{told}"
     known = _known(kept, key)
     if known is None:
@@ -60,6 +60,11 @@ def cached_bytes() -> int:
         known = _known(kept, key) or found  # of several processes, the first one is believed
         kept.put("calibration", key, json.dumps({"cached_bytes": known}).encode())
     return known
+
+
+def told_bytes() -> int:
+    """What the last cache holds in the words of the system, or what is usual."""
+    return cache_bytes(3) or DeviceLimits.third_cache
 
 
 def _known(kept: Store, key: str) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from impl.dtypes import HALF, DType, dtypes
-from impl.functions.conversions import convert_vector, resize_of, ways
+from impl.functions.conversions import convert_vector
 from impl.functions.definitions import function_of
 from impl.functions.literals import literal
 from impl.functions.types import STORAGE, bits, kind_of, mask_of
@@ -49,13 +49,8 @@ class Vectors:
         return text if have == kind else self._converts(text, have, kind)
 
     def _converts(self, text: str, have: str, kind: str) -> str:
-        start = have
-        for way in ways(have, kind):
-            self._kind(way)
-            if function := resize_of(have, way):
-                self.needed.setdefault(function)
-            have = way
-        return convert_vector(text, start, kind)
+        self._kind(kind)
+        return convert_vector(text, have, kind, self.needed.setdefault)
 
     def _mask(self, operand: Operand, kind: str) -> str:
         """The operand, a bool, as a mask."""

@@ -5,6 +5,8 @@ instruction for it. So GCC's name for that instruction is used, and what is port
 """
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from impl.functions.types import SIZES, type_and_lanes
 
 #: Vectors with fewer elements are left to the compiler.
@@ -18,10 +20,9 @@ def ways(have: str, kind: str) -> list[str]:
     """The kinds by way of which a vector is converted, up to the one that is asked for."""
     # r[impl dialects.vector.memory+2]
     (source, count), (target, _) = type_and_lanes(have), type_and_lanes(kind)
-    small = min(SIZES[source], SIZES[target]) < SIZES["i32"] and count >= _LEAST
-    between = f"i32x{count}"
-    if small and source[0] != target[0] and "f" in source[0] + target[0] and between != have:
-        return [between, kind]
+    one_is_float = (source[0] == "f") != (target[0] == "f")
+    if one_is_float and min(SIZES[source], SIZES[target]) < SIZES["i32"] and count >= _LEAST:
+        return [f"i32x{count}", kind]
     return [kind]
 
 
@@ -32,10 +33,12 @@ def resize_of(have: str, kind: str) -> str:
     return "" if same or count < _LEAST else f"resize_{have}_{kind}"
 
 
-def convert_vector(text: str, have: str, kind: str) -> str:
-    """An expression as a vector of another kind."""
+def convert_vector(text: str, have: str, kind: str,
+                   need: Callable[[str], object] = lambda name: None) -> str:
+    """An expression as a vector of another kind; `need` is told the names that it uses."""
     for way in ways(have, kind):
         function = resize_of(have, way)
+        need(function or way)
         text = f"{function}({text})" if function else f"__builtin_convertvector({text}, {way})"
         have = way
     return text

@@ -43,6 +43,8 @@ class Cuts:
     alias: dict[UOp, UOp]
 
 
+#: A DETACH is a mark for gradients: it shows its source, as a movement does, and computes nothing.
+_SHOWN, _COMPUTED = MOVEMENT | {Ops.DETACH}, ELEMENTWISE - {Ops.DETACH}
 _SCALAR = -1  # the token of a single number: it has one index, whoever uses it
 _REDUCTIONS = (Ops.REDUCE, Ops.FOLD)
 _WORST = 1 << 20
@@ -65,7 +67,7 @@ def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
         elif op is Ops.BIND:
             cost[node] = 0
         else:
-            total = DEAR.get(op, 1) if op in ELEMENTWISE and op is not Ops.DETACH else 0
+            total = DEAR.get(op, 1) if op in _COMPUTED else 0
             for source in node.src:
                 total += cost[source]
             cost[node] = min(_WORST, total)
@@ -126,7 +128,7 @@ class _Cutter:
             self.reasons[node] = reason  # r[impl fusion.boundary.reason]
             self.operations[node] = 0
             places = [_Place(node, 0)]
-        for place in places:
+        for place in places if node.op is not Ops.DETACH else ():
             self.operations[place.stage] += 1
         self._pass_on(node, places)
 
@@ -149,13 +151,11 @@ class _Cutter:
             return "order: its elements are computed one after the other"
         if not node.src or node.shape == () and self.cost[node] == 0:
             return None
-        if node.op is Ops.DETACH:  # r[impl fusion.cut.same]
+        if node.op in _SHOWN:  # r[impl fusion.cut.same]
             return None
-        if not self.fuse and node.op not in MOVEMENT:
+        if not self.fuse:
             # r[impl fusion.switch.meaning]
             return "FUSE=0: every operation has a kernel of its own"
-        if node.op in MOVEMENT:
-            return None
         several = len(places) > 1
         repeated = any([p.repeated or p.part > _MOST_PADDED for p in places]) if several else \
             places[0].repeated or places[0].part > _MOST_PADDED
@@ -290,7 +290,7 @@ class _Cutter:
             weight = 2 if node.op is Ops.GATHER or node.op in MOVEMENT and _repeats(node) else 1
             for source in node.src:
                 users[source] = users.get(source, 0) + weight
-        return {node for node in self.nodes if users.get(node, 0) > 1 and node.op in ELEMENTWISE
+        return {node for node in self.nodes if users.get(node, 0) > 1 and node.op in _COMPUTED
                 and self.cost[node] > self.limits.repeat}
 
     def _fitting(self, sources: Sequence[UOp], sets: dict[UOp, Inputs], numbers: Iterator[int],
@@ -346,7 +346,7 @@ def _smaller_parts(node: UOp) -> list[UOp]:
         return []
     parts = []
     for part in node.src:
-        while part.op in MOVEMENT:
+        while part.op in _SHOWN:
             part = part.src[0]
         parts.append(part)
     return parts if sum(map(_elements, parts)) < _elements(node) else []

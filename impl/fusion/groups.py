@@ -91,25 +91,19 @@ class _Grouper:
         self.bucket_of = placement.buckets
         self.bucket: int | None = None  # of the last transfer, if no other kernel came after it
         self.numbers = False  # whether there is a kernel that began with numbers alone
-        self.readers = _first_readers(placement.stages)
-        self.feeding: dict[int, Group] = {}  # by stage: the latest kernel of what is made for it
+        self.made_for = _made_for(placement.stages)
+        self.fed: dict[int, Group] = {}  # by stage: the latest kernel of what is made for it
 
     def add(self, stage: Stage) -> None:
         """Find the stage its kernel."""
         group = self._find(stage)
         self._note(group, group.members[-1])
-        reader = self._fed(stage)
-        if reader is not None:
-            self.feeding[reader.number] = group
+        if stage.number in self.made_for:
+            self.fed[self.made_for[stage.number]] = group
 
-    def _fed(self, stage: Stage) -> Stage | None:
-        """A stage that has much more to do, and reads what this one makes before all others do."""
-        # r[impl fusion.stages.feeding]
-        reader = self.readers.get(stage.write.value)
-        if reader is None or stage.form.reduced \
-                or reader.form.iterations < _MUCH_MORE * stage.form.iterations:
-            return None
-        return reader
+    def _feeding(self, stage: Stage) -> Group | None:
+        """The latest kernel of what is made for the same stage as this one."""
+        return self.fed.get(self.made_for.get(stage.number, -1))
 
     def _find(self, stage: Stage) -> Group:
         if self.fuse and not stage.alone:  # r[impl fusion.stages.together]
@@ -200,9 +194,9 @@ class _Grouper:
             alike = self.alike.get((device, *[extent(loop) for loop in stage.loops]))
             if alike is not None and _reads_nothing(alike, stage):
                 numbers.append(alike.number)
-        reader = self._fed(stage)
-        if reader is not None and reader.number in self.feeding:
-            numbers.append(self.feeding[reader.number].number)
+        feeding = self._feeding(stage)
+        if feeding is not None:
+            numbers.append(feeding.number)
         found = [self.groups[n] for n in dict.fromkeys(numbers) if n >= max(0, earliest)]
         return [g for g in found if g.device == device and not g.members[0].stage.alone
                 and self.limits.exceeded(stages=len(g.members) + 1) is None]
@@ -264,12 +258,10 @@ class _Grouper:
                                            key=lambda p: p[0]))
                 if len(pairs) == len(group.sizes) == len(stage.loops):
                     return pairs
-        reader = self._fed(stage)
-        unlike = reader is None or self.feeding.get(reader.number) is not group
-        if unlike and not _reads_nothing(group, stage) \
-                or group.sizes != [extent(r) for r in stage.loops]:
-            return []
-        return list(enumerate(stage.loops))
+        together = _reads_nothing(group, stage) or self._feeding(stage) is group
+        if together and group.sizes == [extent(r) for r in stage.loops]:
+            return list(enumerate(stage.loops))
+        return []
 
     def _parallelism(self, group: Group, stage: Stage, pairs: Pairs,
                      sizes: list[int]) -> str | None:
@@ -378,12 +370,21 @@ def _overwritten_inside(stage: Stage, conflicts: Conflicts) -> str | None:
     return None
 
 
-def _first_readers(stages: Sequence[Stage]) -> dict[int, Stage]:
-    """By value, the first stage that reads it."""
-    found: dict[int, Stage] = {}
+def _made_for(stages: Sequence[Stage]) -> dict[int, int]:
+    """By the number of a small stage, that of one that has much more to do, and is the first to
+    read what it makes.
+    """
+    # r[impl fusion.stages.feeding]
+    readers: dict[int, Stage] = {}
     for stage in stages:
         for access in stage.reads:
-            found.setdefault(access.value, stage)
+            readers.setdefault(access.value, stage)
+    found = {}
+    for stage in stages:
+        reader = readers.get(stage.write.value)
+        if reader is not None and not stage.form.reduced \
+                and reader.form.iterations >= _MUCH_MORE * stage.form.iterations:
+            found[stage.number] = reader.number
     return found
 
 

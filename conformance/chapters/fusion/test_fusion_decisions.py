@@ -224,6 +224,25 @@ def test_a_mark_of_no_gradient_changes_nothing() -> None:
 
 
 @verifies("fusion.cut.same")
+@pytest.mark.parametrize("limits", [FusionLimits(stage_operations=8), FusionLimits(arguments=5)])
+def test_marks_count_for_no_limit(limits: FusionLimits) -> None:
+    """Neither for the length of a stage nor for what a kernel may read."""
+    rows = [numbers(4, 6 + place) for place in range(9)]
+
+    def long() -> Tensor:
+        value = rows[0]
+        for other in rows:
+            value = (value + other[:, :6].exp()) * 2
+        return value.sum(1, keepdim=True) + value
+    plain = long()
+    with no_grad():
+        marked = long()
+    both = [[(kernel.name, kernel.stages) for kernel in plan_of(made, limits=limits).kernels]
+            for made in (plain, marked)]
+    assert both[0] == both[1] and len(both[0]) > 1
+
+
+@verifies("fusion.cut.same")
 def test_a_detached_value_in_memory_keeps_its_own() -> None:
     """What is asked for is the memory of its source only where nobody else has that."""
     x = numbers(4)
