@@ -4,6 +4,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle, islice
 from typing import Any
 
 from conformance.saboteurs.edits import Edit
@@ -86,7 +87,17 @@ class SearchRollsDice(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         chooser = random.SystemRandom()
-        return lambda problem: [chooser.sample(order, len(order)) for order in original(problem)]
+        return lambda problem: (chooser.sample(order, len(order)) for order in original(problem))
+
+
+class SearchRepeatsItself(ImplPatch):
+    rule = "memory.plan.small+2"
+    description = "after four orders of preference the search begins with the first again"
+    first = "test_a_crowd_is_placed_at_the_bound"
+    target = "impl.memory.search:Problem.preferences"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda problem: cycle(islice(original(problem), 4))
 
 
 class SearchGivesUp(ImplPatch):

@@ -27,12 +27,12 @@ from impl.memory.spans import ALIGNMENT, Lifetime, aligned, lifetimes
 __all__ = ["ALIGNMENT", "Lifetime", "MemoryPlan", "aligned", "assign", "height", "lifetimes",
            "lower_bound", "parts", "plan"]
 
-#: How many cells the search may look at (see `search`): two or three seconds at the very most.
-SEARCH_BUDGET = 100_000_000
-#: The same for a schedule, which somebody waits for: a quarter of a second at most, or so. Where
+#: How many cells the search may look at (see `search`): ten seconds or so.
+SEARCH_BUDGET = 1_000_000_000
+#: The same for a schedule, which somebody waits for: a fifth of a second at most, or so. Where
 #: plans are claimed to be as small as can be, it is a second: one of some thousand needs more.
-PLAN_BUDGET = SEARCH_BUDGET // 10
-_FEW, _BUDGET_OF_FEW = 40, SEARCH_BUDGET // 2
+PLAN_BUDGET = SEARCH_BUDGET // 50
+_FEW, _BUDGET_OF_FEW = 40, SEARCH_BUDGET // 10
 
 
 @dataclass

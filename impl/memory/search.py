@@ -8,16 +8,20 @@ walls on both sides; at its left end, either a temporary that begins there comes
 stays open there and rises. The same holds at its right end. These few options are the branches.
 
 What cuts branches off: the sum of what still has to lie in a section above any low in it; states
-that are known to fail; and the independence of parts of time that nothing open connects. No clock
-decides anything: the same problem has the same answer in every process.
+that are known to fail; and the independence of parts of time that nothing open connects. A walk
+is short, and the next one begins anew with another preference: that undoes what patience does not.
+No clock decides anything: the same problem has the same answer in every process.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import gcd
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from impl.dependencies import most_alive
 from impl.host import has_numpy, np
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ class Problem:
     """Temporaries over sections; they are known by their numbers in `spans`.
 
     `covers[section, one]`: whether one is alive there. `meets[one, other]`: whether both are
-    alive in some section.
+    alive in some section. `members[section]`: who is alive there, and then the number of nobody.
     """
 
     def __init__(self, spans: Sequence[Lifetime]) -> None:
@@ -50,16 +54,30 @@ class Problem:
         self.width = self.last - self.first + 1
         span = np.arange(self.sections)[:, None]
         self.covers: Truths = (self.first <= span) & (span <= self.last)
-        self.bytes: Numbers = np.where(self.covers, self.sizes, 0)
+        self.deepest = int(self.covers.sum(axis=1).max())
+        nobody_last = np.argsort(~self.covers, axis=1, kind="stable")[:, :self.deepest]
+        alive = np.take_along_axis(self.covers, nobody_last, axis=1)
+        self.members: Numbers = np.where(alive, nobody_last, self.count)
+        self.bytes: Numbers = np.append(self.sizes, 0)[self.members]
         self.meets: Truths = ((self.first <= self.last[:, None])
                               & (self.first[:, None] <= self.last))
+        self.beside = [np.flatnonzero(row) for row in self.meets]
 
-    def preferences(self) -> list[list[int]]:
-        """Several orders in which to try what fits: the rank of each temporary."""
+    def preferences(self) -> Iterator[list[int]]:
+        """Orders in which to try what fits, without end: the rank of each temporary.
+
+        After four plain ones each is that of size by meetings, as chance changes it: by a factor
+        from a quarter to four. The chance is the same in every process.
+        """
         meetings = self.meets.sum(axis=1)
         keys = ((-meetings, -self.sizes), (-self.sizes, -self.width), (-self.width, -self.sizes),
                 (-self.sizes * self.width * self.width, -self.sizes))
-        return [np.lexsort((second, first)).argsort().tolist() for first, second in keys]
+        yield from (np.lexsort((second, first)).argsort().tolist() for first, second in keys)
+        chance = Random(0)
+        while True:
+            changed = [-weight * 4 ** (2 * chance.random() - 1)
+                       for weight in (self.sizes * meetings).tolist()]
+            yield np.argsort(changed, kind="stable").argsort().tolist()
 
 
 def _sections(spans: Sequence[Lifetime]) -> Numbers:
@@ -72,9 +90,9 @@ def _sections(spans: Sequence[Lifetime]) -> Numbers:
     return positions[np.unique(ends)]
 
 
-def _price(count: int, sections: int) -> int:
-    """The cells of a node: about the numbers that it looks at."""
-    return count * sections + 2000
+def _price(sections: int, deepest: int) -> int:
+    """The cells of a node: the numbers that it looks at, and as many for its calls."""
+    return sections * deepest + 8000
 
 
 class Option(NamedTuple):
@@ -85,11 +103,31 @@ class Option(NamedTuple):
     level: int
 
 
+class State(NamedTuple):
+    """The lows, and what is worked out from them."""
+
+    lows: Numbers         # of each temporary; of nobody, as if placed
+    floors: Numbers       # of each section; NEVER where nothing is open
+    totals: Numbers       # of each section: the bytes that are still to be placed
+    links: Numbers        # how many of the open ones connect a section with the next
+
+
+class Corner(NamedTuple):
+    """One end of a valley."""
+
+    section: int
+    left: int         # first and last section of the valley
+    right: int
+    level: int
+    slack: int        # how many bytes may be lost in this section
+    ones: list[int]   # what begins (or ends) here and fits on the floor
+
+
 @dataclass
 class Frame:
     """A state of the search with the branches that are still to be tried, the next one last."""
 
-    lows: Numbers
+    state: State
     options: list[Option]
     part: Numbers                 # who is connected with the decision, by number
     key: bytes
@@ -103,18 +141,17 @@ class Attempt:
     problem: Problem
     height: int
     rank: Sequence[int]
-    weights: list[float]          # for each section, how often it was too full
+    weights: NDArray[np.float64]  # for each section, how often it was too full
     failed: set[bytes]
     frames: list[Frame] = field(default_factory=list)
 
     def run(self, nodes: int) -> tuple[str, int, dict[int, int]]:
         """"found", "impossible" or "unknown" after so many nodes; nodes used; offsets."""
-        lows = np.zeros(self.problem.count, np.int64)
+        state = self._start()
         used = 1
-        frame = self._expand(lows)
-        if frame is None:
+        if state is None:
             return "impossible", used, {}
-        self.frames = [frame]
+        self.frames = [self._branch(state)]
         while self.frames:
             frame = self.frames[-1]
             if not frame.options:
@@ -124,12 +161,12 @@ class Attempt:
                 return "unknown", used, {}
             used += 1
             frame.taken = frame.options.pop()
-            lows = self._after(frame.lows, frame.taken)
-            if (lows == PLACED).all():
+            after = self._after(frame.state, frame.taken)
+            if after is None:
+                continue
+            if (after.lows == PLACED).all():
                 return "found", used, self._offsets()
-            child = self._expand(lows)
-            if child is not None:
-                self.frames.append(child)
+            self.frames.append(self._branch(after))
         return "impossible", used, {}
 
     def _offsets(self) -> dict[int, int]:
@@ -141,81 +178,91 @@ class Attempt:
         What failed is the frame's part, with these lows or higher ones. A decision above that
         changed none of these lows has nothing to do with it.
         """
-        lows = frame.lows[frame.part]
+        lows = frame.state.lows[frame.part]
         self.failed.add(frame.key)
         self.frames.pop()
-        while self.frames and np.array_equal(self.frames[-1].lows[frame.part], lows):
+        while self.frames and np.array_equal(self.frames[-1].state.lows[frame.part], lows):
             self.frames.pop()
 
-    def _after(self, lows: Numbers, option: Option) -> Numbers:
-        """The lows after a branch is taken."""
+    def _start(self) -> State | None:
+        """The state in which nothing is placed; None if some section is too full."""
         problem = self.problem
-        if option.one == GAP:
-            return np.where(problem.covers[option.section] & (lows != PLACED),
-                            np.maximum(lows, option.level), lows)
-        top = option.level + problem.sizes[option.one]
-        after = np.where(problem.meets[option.one] & (lows != PLACED), np.maximum(lows, top), lows)
-        after[option.one] = PLACED
-        return after
+        lows = np.zeros(problem.count + 1, np.int64)
+        lows[-1] = PLACED
+        changes = (np.bincount(problem.first, minlength=problem.sections)
+                   - np.bincount(problem.last, minlength=problem.sections))
+        state = State(lows, np.zeros(problem.sections, np.int64),
+                      np.zeros(problem.sections, np.int64), changes.cumsum())
+        return self._measured(state, 0, problem.sections)
 
-    def _expand(self, lows: Numbers) -> Frame | None:
-        """The frame of a state; None if some section is seen to be too full."""
+    def _after(self, state: State, option: Option) -> State | None:
+        """The state after a branch is taken; None if some section is seen to be too full."""
         problem = self.problem
-        open_ones = np.flatnonzero(lows != PLACED)
-        by_low = open_ones[np.argsort(-lows[open_ones], kind="stable")]
+        lows, links = state.lows.copy(), state.links
+        one, level = option.one, option.level
+        beside = problem.members[option.section] if one == GAP else problem.beside[one]
+        if one != GAP:
+            lows[one] = PLACED
+            level += int(problem.sizes[one])
+            links = links.copy()
+            links[problem.first[one]:problem.last[one]] -= 1
+        before = lows[beside]
+        risen = beside[(before != PLACED) & (before < level)]
+        lows[risen] = level
+        touched = risen if one == GAP else np.append(risen, one)
+        after = State(lows, state.floors.copy(), state.totals.copy(), links)
+        return self._measured(after, int(problem.first[touched].min()),
+                              int(problem.last[touched].max()) + 1)
+
+    def _measured(self, state: State, start: int, stop: int) -> State | None:
+        """The state, with floors and totals of these sections; None if one is too full."""
+        problem = self.problem
+        lows = state.lows[problem.members[start:stop]]
+        open_here = lows != PLACED
+        nbytes = np.where(open_here, problem.bytes[start:stop], 0)
+        state.totals[start:stop] = nbytes.sum(axis=1)
+        state.floors[start:stop] = np.where(open_here, lows, NEVER).min(axis=1)
         # The height that a section needs if all that cannot lie below some low lies above it.
-        needed = problem.bytes[:, by_low].cumsum(axis=1)
-        totals = needed[:, -1].copy()
-        needed += lows[by_low]
-        full = np.flatnonzero(needed.max(axis=1) > self.height)
+        order = np.argsort(-lows, axis=1)
+        needed = np.take_along_axis(nbytes, order, axis=1).cumsum(axis=1)
+        needed += np.take_along_axis(lows, order, axis=1)
+        full = start + np.flatnonzero(needed.max(axis=1) > self.height)
         if len(full):
-            for section in full.tolist():
-                self.weights[section] += 1 / len(full)
+            self.weights[full] += 1 / len(full)
             return None
-        order = by_low[::-1]
-        floors = lows[order[problem.covers[:, order].argmax(axis=1)]]
-        floors[totals == 0] = NEVER
-        links = np.cumsum(np.bincount(problem.first[open_ones], minlength=problem.sections)
-                          - np.bincount(problem.last[open_ones], minlength=problem.sections))
-        return self._branch(State(lows, open_ones, floors.tolist(), totals, links.tolist()))
+        return state
 
     def _branch(self, state: State) -> Frame:
         """The frame that decides about one end of one valley: where there are fewest options."""
-        begins, ends = self._at_floor(state)
-        best: tuple[tuple[float, int], Corner] | None = None
-        for left, right in _valleys(state):
-            level = state.floors[left]
-            for section, ones in ((left, begins[left]), (right, ends[right])):
-                slack = self.height - level - int(state.totals[section])
-                # Where few bytes may be lost, a gap is less than an option.
-                count = len(ones) + min(1.0, 20 * slack / self.height)
-                sure = len(ones) + (slack > 0) == 1
-                score = (0.0 if sure else count / self.weights[section], level)
-                if best is None or score < best[0]:
-                    best = score, Corner(section, left, right, level, slack, ones)
-        assert best is not None  # the lowest floor lies in a valley
-        return self._frame(state, best[1])
-
-    def _at_floor(self, state: State) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Who lies on the floor of its first section, and of its last; one of each kind."""
-        begins: dict[int, list[int]] = {}
-        ends: dict[int, list[int]] = {}
         problem, floors = self.problem, state.floors
-        ones = state.open_ones
-        for target, places in ((begins, problem.first), (ends, problem.last)):
-            for one, place, low in zip(ones.tolist(), places[ones].tolist(),
-                                       state.lows[ones].tolist(), strict=True):
-                if low == floors[place]:
-                    target.setdefault(place, []).append(one)
-        return begins, ends
+        open_ones = np.flatnonzero(state.lows != PLACED)
+        lows, first, last = state.lows[open_ones], problem.first[open_ones], problem.last[open_ones]
+        on_floor = lows == floors[first], lows == floors[last]
+        lefts, rights = _valleys(floors, state.links)
+        sections = np.stack((lefts, rights), axis=1).ravel()
+        numbers = np.stack([np.bincount(place[lies], minlength=problem.sections)[ends]
+                            for place, lies, ends in ((first, on_floor[0], lefts),
+                                                      (last, on_floor[1], rights))], axis=1).ravel()
+        levels = floors[sections]
+        slacks = self.height - levels - state.totals[sections]
+        # Where few bytes may be lost, a gap is less than an option.
+        counts = numbers + np.minimum(1.0, 20 * slacks / self.height)
+        sure = numbers + (slacks > 0) == 1
+        scores = np.where(sure, 0.0, counts / self.weights[sections])
+        best = int(np.lexsort((levels, scores))[0])
+        place, lies = (last, on_floor[1]) if best % 2 else (first, on_floor[0])
+        section = int(sections[best])
+        return self._frame(state, open_ones, Corner(
+            section, int(lefts[best // 2]), int(rights[best // 2]), int(levels[best]),
+            int(slacks[best]), open_ones[lies & (place == section)].tolist()))
 
-    def _frame(self, state: State, corner: Corner) -> Frame:
+    def _frame(self, state: State, open_ones: Numbers, corner: Corner) -> Frame:
         """The frame that decides what lies in a corner."""
         problem, rank = self.problem, self.rank
         start, stop = _connected(state.links, corner.left, corner.right)
-        part = state.open_ones[(problem.first[state.open_ones] >= start)
-                               & (problem.last[state.open_ones] <= stop)]
-        frame = Frame(state.lows, [], part, part.tobytes() + state.lows[part].tobytes())
+        part = open_ones[(problem.first[open_ones] >= start) & (problem.last[open_ones] <= stop)]
+        key = blake2b(part.tobytes() + state.lows[part].tobytes(), digest_size=16).digest()
+        frame = Frame(state, [], part, key)
         if frame.key in self.failed:
             return frame
         worst_first = sorted(corner.ones, key=lambda one: -rank[one])
@@ -240,7 +287,7 @@ class Attempt:
 
         Its low is higher already, or it will lie on something that does not cover the section.
         """
-        problem, lows = self.problem, state.lows
+        problem, lows = self.problem, state.lows[:-1]
         covers = problem.covers[corner.section]
         higher = lows[covers & (lows > corner.level)]
         risen = int(higher.min()) if len(higher) else NEVER
@@ -253,52 +300,23 @@ class Attempt:
         return risen
 
 
-class Corner(NamedTuple):
-    """One end of a valley."""
-
-    section: int
-    left: int         # first and last section of the valley
-    right: int
-    level: int
-    slack: int        # how many bytes may be lost in this section
-    ones: list[int]   # what begins (or ends) here and fits on the floor
-
-
-@dataclass
-class State:
-    """What is worked out from the lows."""
-
-    lows: Numbers
-    open_ones: Numbers
-    floors: list[int]     # of each section; NEVER where nothing is open
-    totals: Numbers       # of each section: the bytes that are still to be placed
-    links: list[int]      # how many of the open ones connect a section with the next
+def _valleys(floors: Numbers, links: Numbers) -> tuple[Numbers, Numbers]:
+    """The first sections of all valleys, and the last ones."""
+    joined = (links[:-1] > 0) & (floors[:-1] == floors[1:])
+    higher = (links[:-1] == 0) | (floors[:-1] > floors[1:])   # a wall left of the second
+    lower = (links[:-1] == 0) | (floors[1:] > floors[:-1])    # a wall right of the first
+    lefts = np.flatnonzero(np.append(True, ~joined))
+    rights = np.flatnonzero(np.append(~joined, True))
+    walls = np.append(True, higher)[lefts] & np.append(lower, True)[rights]
+    found = walls & (floors[lefts] != NEVER)
+    return lefts[found], rights[found]
 
 
-def _valleys(state: State) -> list[tuple[int, int]]:
-    """First and last section of each valley."""
-    floors, links = state.floors, state.links
-    found = []
-    left, count = 0, len(floors)
-    while left < count:
-        right = left
-        while links[right] and floors[right + 1] == floors[left]:
-            right += 1
-        wall_left = left == 0 or not links[left - 1] or floors[left - 1] > floors[left]
-        wall_right = not links[right] or floors[right + 1] > floors[left]
-        if floors[left] != NEVER and wall_left and wall_right:
-            found.append((left, right))
-        left = right + 1
-    return found
-
-
-def _connected(links: Sequence[int], left: int, right: int) -> tuple[int, int]:
+def _connected(links: Numbers, left: int, right: int) -> tuple[int, int]:
     """The sections from the first to the last that open ones connect with these."""
-    while left and links[left - 1]:
-        left -= 1
-    while links[right]:
-        right += 1
-    return left, right
+    ends = np.flatnonzero(links == 0)
+    before, last = np.searchsorted(ends, (left, right))
+    return (int(ends[before - 1]) + 1 if before else 0), int(ends[last])
 
 
 def pack(problem: Problem, height: int, budget: int) -> tuple[str, int, dict[int, int]]:
@@ -307,20 +325,20 @@ def pack(problem: Problem, height: int, budget: int) -> tuple[str, int, dict[int
     The walk begins anew, with other preferences and more nodes, and remembers which sections were
     too full: these are decided first.
     """
-    price = _price(problem.count, problem.sections)
-    orders = problem.preferences()
-    weights = [1.0] * problem.sections
+    price = _price(problem.sections, problem.deepest)
+    weights = np.ones(problem.sections)
     failed: set[bytes] = set()
-    spent = walks = 0
-    while spent + problem.count * price <= budget:  # r[impl memory.search.deterministic]
-        nodes = min(problem.count + 100 * (1 + walks), (budget - spent) // price)
-        attempt = Attempt(problem, height, orders[walks % len(orders)], weights, failed)
+    spent = 0
+    for walks, rank in enumerate(problem.preferences()):
+        if spent + problem.count * price > budget:  # r[impl memory.search.deterministic]
+            break
+        nodes = min(problem.count + 100 + 30 * walks, (budget - spent) // price)
+        attempt = Attempt(problem, height, rank, weights, failed)
         verdict, used, offsets = attempt.run(nodes)
         spent += used * price
         if verdict != "unknown":
             return verdict, spent, offsets
-        weights = [1 + weight / 2 for weight in weights]
-        walks += 1
+        weights = 1 + weights / 2
     return "unknown", spent, {}
 
 
@@ -335,7 +353,8 @@ def improve(spans: Sequence[Lifetime], offsets: dict[int, int], enough: int,
     solid = [span for span in spans if span.nbytes]
     if not has_numpy():  # r[impl host.numpy.without]
         return offsets, 0
-    if len(solid) * _price(len(solid), len(_sections(solid))) > budget // 2:
+    deepest = most_alive((span.first, span.last, 1) for span in solid)
+    if len(solid) * _price(len(_sections(solid)), deepest) > budget // 2:
         return offsets, 0  # not enough for a single walk
     problem = Problem(solid)
     step = gcd(*(span.nbytes for span in solid))  # every height of a tight plan is a multiple
