@@ -77,6 +77,15 @@ class PhasesStayOneLoop(Edit):
     old, new = "cut_divided(self)", "pass"
 
 
+class SharedKeysAreReadApart(Edit):
+    rule = "choosing.product.phases"
+    description = "a loop around a sum that memory sees in phases by a quotient alone stays one"
+    first = "test_heads_that_share_keys_are_rows_beside_each_other"
+    file = "impl/choosing/products.py"
+    old = "mine = loop in known.info.prefix or"
+    new = "mine = node.op is Ops.FLOORMOD and loop in known.info.prefix or"
+
+
 class FewRowsReadOneByOne(Edit):
     rule = "choosing.product.phases"
     description = "a product with few rows copies nothing, however its operand lies"

@@ -73,6 +73,22 @@ class OnlyNumbersAreDecided(Edit):
     new = "if low == high:"
 
 
+class LoopsAreDividedByTheirSize(Edit):
+    rule = "symbolic.division.loop"
+    description = "a loop over as many places as there are so far is divided by their number"
+    first = "test_a_loop_stays_below_its_number_of_iterations"
+    file = "impl/symbolic/arithmetic.py"
+    old, new = "if counts or 0 <= low", "if 0 <= low"
+
+
+class EveryLoopIsBelowEverySize(Edit):
+    rule = "symbolic.division.loop"
+    description = "any loop over a size that is known at run time is taken to stay below any other"
+    first = "test_a_loop_stays_below_its_number_of_iterations"
+    file = "impl/symbolic/arithmetic.py"
+    old, new = "left.op is Ops.RANGE and left.src[0] is right", "left.op is Ops.RANGE"
+
+
 class OpensMultiplesOnly(Edit):
     rule = "symbolic.division.simple"
     description = "a quotient in a quotient is opened where one divisor divides the other"

@@ -219,7 +219,8 @@ def _lie_along(planner: Planner, node: UOp, loop: UOp) -> bool:
 
 def cut_divided(planner: Planner) -> None:
     """Cut the loops of a sum and of its results that memory sees in phases, as pixels that were
-    shuffled, or channels of a group: behind that each of the two loops has a step of its own.
+    shuffled, channels of a group, or heads that share keys: behind that each of the two loops has
+    a step of its own.
     """
     # r[impl choosing.product.phases]
     refused: set[UOp] = set()
@@ -239,8 +240,8 @@ def _phase(planner: Planner, refused: set[UOp]) -> tuple[UOp, int] | None:
     for node in known.order:
         if node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and node.src[1].op is Ops.CONST:
             loop, size = node.src[0], int(node.src[1].arg)
-            mine = loop in known.info.prefix if node.op is Ops.FLOORMOD else \
-                size >= _LEAST_COLUMN and _is_plain_sum(known, loop)
+            mine = loop in known.info.prefix or node.op is Ops.FLOORDIV \
+                and size >= _LEAST_COLUMN and _is_plain_sum(known, loop)
             if mine and loop not in refused and 1 < size < planner.extent(loop) \
                     and planner.extent(loop) % size == 0:
                 return loop, size

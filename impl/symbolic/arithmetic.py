@@ -285,7 +285,8 @@ def _unknown_divisor(op: Ops, left: UOp, right: UOp) -> UOp:
     least, most = bounds(right)
     if least == most:
         return (floordiv if op is _FLOORDIV else mod)(left, least)
-    if 0 <= low and high < least:
+    counts = left.op is Ops.RANGE and left.src[0] is right  # r[impl symbolic.division.loop]
+    if counts or 0 <= low and high < least:
         return const(0) if op is _FLOORDIV else left
     if left is right and (least > 0 or most < 0):
         return const(1 if op is _FLOORDIV else 0)

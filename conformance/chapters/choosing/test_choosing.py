@@ -15,7 +15,7 @@ from conformance.kernels.devices import PROCESSORS, on_each_processor
 from conformance.kernels.kernel_builder import flat, load, local, param, store
 from conformance.learn import lesson_kernel
 from conformance.trace import verifies
-from impl import Context, Tensor, symbolic
+from impl import Context, Tensor, Variable, symbolic
 from impl.blocking import Aside, Chunk, Pack, Window
 from impl.choosing import hand_steps, products
 from impl.choosing.planner import Planner
@@ -303,6 +303,20 @@ def test_loops_that_memory_sees_in_phases_are_two() -> None:
         names = " ".join(step.name for step, _ in hand_steps(ast, WIDE))
         assert all(word in names for word in words.split()), names
         _same(ast, optimize(ast, WIDE))
+
+
+@verifies("choosing.product.phases")
+def test_heads_that_share_keys_are_rows_beside_each_other() -> None:
+    """Of one query, eight heads for each key share what is read, also of a text that grows."""
+    query, keys = integers(1, 16, 1, 32), integers(1, 2, 40, 32)
+    places = Variable("places", 1, 40)
+    for count in (40, places.bind(9)):
+        made = query.scaled_dot_product_attention(
+            keys[:, :, :count], keys[:, :, :count], enable_gqa=True)
+        ast = starting_kernel(made.schedule()[-1].ast)
+        steps = [step for step, _ in hand_steps(ast, WIDE)]
+        names = " ".join(step.name for step in steps)
+        assert "CUT(0,8) UPCAST(1,8)" in names and "16)" in names, names
 
 
 @verifies("choosing.product.phases")

@@ -257,6 +257,16 @@ def test_nested_divisions_join() -> None:
     assert halved is symbolic.mod(symbolic.floordiv(number, 4), 3)
 
 
+@verifies("symbolic.division.loop")
+def test_a_loop_stays_below_its_number_of_iterations() -> None:
+    size, other = VARIABLES[1], Variable("other", 0, 9).uop
+    loop = new_range(size, RangeKind.LOOP, 93)
+    assert symbolic.mod(loop, size) is loop
+    assert symbolic.floordiv(loop, size) is symbolic.const(0)
+    assert symbolic.mod(loop, other).op is Ops.FLOORMOD
+    assert symbolic.floordiv(loop, other).op is Ops.FLOORDIV
+
+
 @verifies("symbolic.comparison.implied")
 def test_comparisons_are_decided() -> None:
     small, large = LOOPS[0], LOOPS[2]
