@@ -126,6 +126,15 @@ class WindowsAreNeverVectors(ImplPatch):
         return lambda planner, node, outputs, loads: None
 
 
+class TilesPartShortLoops(Edit):
+    rule = "choosing.window.apart"
+    description = "two short loops of a stage stay two where rows of a tile are lanes"
+    first = "test_scales_of_rows_in_a_tile_are_vectors"
+    file = "impl/choosing/plain.py"
+    old, new = "if len(own) < 2 or any(node.op is Ops.REDUCE", \
+        "if len(own) < 2 or known.lanes or any(node.op is Ops.REDUCE"
+
+
 class TapsAreNeverPixels(ImplPatch):
     rule = "choosing.window.apart"
     description = "a loop over the taps of windows stays apart from the one over windows"

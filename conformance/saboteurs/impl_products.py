@@ -77,6 +77,23 @@ class PhasesStayOneLoop(Edit):
     old, new = "cut_divided(self)", "pass"
 
 
+class TablesAreReadOneByOne(Edit):
+    rule = "choosing.product.table"
+    description = "a sum that reads a table of a few numbers computes them one by one"
+    first = "test_a_table_of_few_numbers_is_read_from_a_register"
+    file = "impl/choosing/planner.py"
+    old, new = "or self._is_table(load):", "or False:"
+
+
+class LongTablesArePermutedToo(Edit):
+    rule = "choosing.product.table"
+    description = "a table of two vectors is taken for one that fits a register"
+    first = "test_a_table_of_few_numbers_is_read_from_a_register"
+    file = "impl/render/accesses.py"
+    old, new = "symbolic.bounds(index.src[1]) == (0, count - 1)", \
+        "symbolic.bounds(index.src[1])[1] < 2 * count"
+
+
 class SharedKeysAreReadApart(Edit):
     rule = "choosing.product.phases"
     description = "a loop around a sum that memory sees in phases by a quotient alone stays one"

@@ -92,11 +92,10 @@ def merge_short(planner: Planner) -> None:
     # r[impl choosing.window.apart]
     for place in range(len(planner.known.ast.src)):
         known, store = planner.known, planner.known.ast.src[place]
-        own = store.src[2:]
+        own = tuple(loop for loop in store.src[2:] if loop.arg[1] not in LANES)
         if len(own) < 2 and len(known.ast.src) == 1:
             own = known.info.prefix
-        if len(own) < 2 or any(loop.arg[1] in LANES for loop in own) \
-                or any(node.op is Ops.REDUCE for node in store.toposort()):
+        if len(own) < 2 or any(node.op is Ops.REDUCE for node in store.toposort()):
             continue
         (outer, inner), grows = own[-2:], planner.growth[store.src[0].src[1]] or {}
         if 1 < planner.extent(inner) < LEAST_VECTOR and grows.get(inner) == 1 \

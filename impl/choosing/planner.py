@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from impl import symbolic
 from impl.choosing.threads import duration, threads_for
-from impl.ir import Ops, RangeKind, UOp
+from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, DeviceLimits, Growth, Growths, growth
 from impl.steps.loops import Own
 from impl.steps.padding import PadTo
@@ -124,11 +125,19 @@ class Planner:
                 counts[1] += 1
             elif grows is not None and grows.get(loop, 0) == 1:
                 counts[0] += 1
-            elif grows is not None and grows.get(loop, 0) == 0:
+            elif grows is not None and grows.get(loop, 0) == 0 or self._is_table(load):
                 counts[1] += 1  # only its validity depends on the loop
             else:
                 counts[2] += 1
         return _Use(*counts)
+
+    def _is_table(self, load: UOp) -> bool:
+        """Whether all elements that a load may read are one vector, which stays in a register."""
+        # r[impl choosing.product.table]
+        index = load.src[0]
+        least, most = symbolic.bounds(index.src[1])
+        return index.src[2] is TRUE and least == 0 \
+            and most < self.limits.elements(load.dtype.itemsize)
 
     def whole_rest(self, before: set[UOp], rest: int, width: int) -> None:
         """Make one vector, stored or combined in part, of what a step left of a vector loop."""

@@ -296,13 +296,13 @@ class Vectors:
         return self._loaded(text, dtype, count)
 
     def vector_gather(self, pointer: str, index: Operand, dtype: DType, count: int,
-                      mask: Operand | None) -> Operand:
+                      mask: Operand | None, few: bool = False) -> Operand:
         """Elements that lie anywhere: `index` is a vector of places."""
         kind = self._stored_kind(dtype, count)
         where, given = index[1], [self._array(pointer, dtype), index[0]]
         if mask is not None:
             given.append(self._mask(mask, kind))
-        name = "gatherm" if mask is not None else "gather"
+        name = "gatherm" if mask is not None else "table" if few else "gather"
         return self._loaded(self._call(f"{name}_{self._kind(where)}_{kind}", *given), dtype, count)
 
     def vector_spread(self, pointer: str, dtype: DType, count: int, mask: Operand) -> Operand:

@@ -87,6 +87,10 @@ _GCC = {
         "f32x16": ("__AVX512F__", "__builtin_ia32_gathersiv16sf((f32x16){0}, (void *)p, i, -1, 4)"),
         "f32x8": ("__AVX2__", "__builtin_ia32_gathersiv8sf((f32x8){0}, (void *)p, i, "
                   "(f32x8)((i32x8){0} == 0), 4)")},
+    # A gather from as many elements as a vector has: they are loaded whole, and permuted.
+    "table": {
+        "f32x16": ("__AVX512F__", "__builtin_ia32_permvarsf512_mask(*(const f32x16u *)p, "
+                   "(i32x16)i, (f32x16){0}, -1)")},
     "gatherm": {
         "f32x16": ("__AVX512DQ__", "__builtin_ia32_gathersiv16sf((f32x16){0}, (void *)p, i, "
                    "__builtin_ia32_cvtd2mask512(m), 4)")},
@@ -107,7 +111,7 @@ _GCC["any"] = {"i32x16": ("__AVX512DQ__", "__builtin_ia32_cvtd2mask512(x)"),
                "i32x8": ("__AVX__", "__builtin_ia32_movmskps256((f32x8)x)"),
                "i32x4": ("__SSE__", "__builtin_ia32_movmskps((f32x4)x)")}
 #: Integers go through the memory instructions of floats of the same width.
-_AS_FLOAT = ("masked", "put", "gather", "gatherm", "scatter", "scatterm", "stream")
+_AS_FLOAT = ("masked", "put", "gather", "table", "gatherm", "scatter", "scatterm", "stream")
 
 
 def _either(base: str, kind: str, portable: str, form: str = "return {};") -> str:
@@ -307,8 +311,8 @@ def _move(base: str, kind: str, index: str = "") -> str:
         loop = "return ($K){" + ", ".join(f"p[i[{place}]]" for place in range(count)) + "};"
     else:
         loop = "$K r;\n  for (long l = 0; l < $N; l++) r[l] = p[i[l]];\n  return r;"
-    body = _either("gather", kind, loop) if index.startswith("i32") else f"  {loop}"
-    return _function(kind, f"$K gather_{index}_$K(const $E *p, {index} i)", body)
+    body = _either(base, kind, loop) if index[1:].startswith("32x") else f"  {loop}"
+    return _function(kind, f"$K {base}_{index}_$K(const $E *p, {index} i)", body)
 
 
 def _whole(source: str, target: str) -> str:
@@ -328,7 +332,7 @@ def vector_function(name: str) -> str:
         return _function(kind, f"$K {name}({source} x)", resized(source, kind))
     if base.startswith("whole_"):
         return _whole(base.removeprefix("whole_"), kind)
-    if base.startswith(("gather", "scatter")):
+    if base.startswith(("gather", "scatter", "table")):
         name, index = base.split("_")
         return _move(name, kind, index)
     if base.startswith("fold_"):

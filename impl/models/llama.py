@@ -18,7 +18,7 @@ from impl.errors import ArgumentError, ShapeError
 from impl.host import np
 from impl.models.checkpoint import read_folder
 from impl.models.writing import Kept, LanguageModel, Writer, visible, with_kept
-from impl.nn.quantized import Quantized, QuantizedEmbedding, QuantizedLinear
+from impl.nn.quantized import HALVES, Quantized, QuantizedEmbedding, QuantizedLinear
 
 __all__ = ["Llama", "LlamaConfig", "Writer", "load"]
 
@@ -279,6 +279,8 @@ def _of_gguf(file: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Q
                                 "give a checkpoint of Llama")
         where = f"model.layers.{found[1]}." if found[1] else ""
         own = f"{where}{_NAMES[kind]}.weight"
+        if isinstance(tensor, Tensor) and tensor.dtype in HALVES and tensor.ndim == 2:
+            tensor = Quantized(tensor.unsqueeze(-1), HALVES[tensor.dtype])
         if isinstance(tensor, Quantized) and len(tensor.shape) == 2:
             packed[own] = Quantized(_halved(tensor.packed, heads.get(kind)), tensor.kind)
         else:

@@ -11,38 +11,41 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from impl.dtypes import dtypes
+from impl.dtypes import DType, dtypes
 from impl.errors import ArgumentError
 from impl.nn.module import Module
 from impl.tensor import Tensor
 
-__all__ = ["KINDS", "Kind", "Quantized", "QuantizedEmbedding", "QuantizedLinear"]
+__all__ = ["HALVES", "KINDS", "Kind", "Quantized", "QuantizedEmbedding", "QuantizedLinear"]
 
 
 class Kind(NamedTuple):
     """How numbers are packed: in a block there are `size` of them, in `nbytes` bytes.
 
-    `numbers` makes (..., and any axes with `size` elements) of (..., nbytes).
+    `numbers` makes (..., and any axes with `size` elements) of (..., block), where a block is so
+    many bytes, or the elements of another dtype that have as many.
     """
 
     name: str
     size: int
     nbytes: int
     numbers: Callable[[Tensor], Tensor]
+    dtype: DType = dtypes.uint8
 
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """A tensor that is packed: `packed` is (..., blocks, bytes) of uint8, `kind` says how."""
+    """A tensor that is packed: `packed` is (..., blocks, block), `kind` says how."""
 
     packed: Tensor
     kind: Kind
 
     def __post_init__(self) -> None:
-        if self.packed.dtype is not dtypes.uint8 or self.packed.shape[-1] != self.kind.nbytes:
+        length = self.kind.nbytes // self.kind.dtype.itemsize
+        if self.packed.dtype is not self.kind.dtype or self.packed.shape[-1] != length:
             raise ArgumentError("Quantized", f"{self.packed.dtype} of shape {self.packed.shape} "
-                                f"for {self.kind.name}",
-                                f"give bytes in blocks of {self.kind.nbytes}: (..., blocks, bytes)")
+                                f"for {self.kind.name}", f"give {self.kind.dtype.name} in blocks "
+                                f"of {length}: (..., blocks, {length})")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -298,3 +301,6 @@ KINDS: dict[int, Kind] = {code: Kind(name, size, nbytes, numbers)
     (20, "IQ4_NL", 32, 18, _iq4_nl), (23, "IQ4_XS", 256, 136, _iq4_xs),
     (34, "TQ1_0", 256, 54, _tq1_0), (35, "TQ2_0", 256, 66, _tq2_0),
     (39, "MXFP4", 32, 17, _mxfp4))}
+#: Numbers of half the bytes, each a block of its own.
+HALVES: dict[DType, Kind] = {dtype: Kind(name, 1, 2, Tensor.float, dtype) for dtype, name in (
+    (dtypes.float16, "F16"), (dtypes.bfloat16, "BF16"))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from impl import symbolic
 from impl.dtypes import DType, dtypes, wrap
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import Early, Way
@@ -225,7 +226,8 @@ class Accesses(Values):
             found = dialect.vector_load(pointer, text, dtype, count) if mask is None else \
                 dialect.vector_masked(pointer, text, dtype, count, mask)
         elif kind:
-            found = dialect.vector_gather(pointer, (text, kind), dtype, count, mask)
+            few = symbolic.bounds(index.src[1]) == (0, count - 1)
+            found = dialect.vector_gather(pointer, (text, kind), dtype, count, mask, few)
         else:
             place = f"({pointer} + {text})"
             stepped = dialect.vector_stepped(place, step, dtype, count) if mask is None \

@@ -178,8 +178,8 @@ class Dialect(Statements, Protocol):
         """
 
     def vector_gather(self, pointer: str, index: Operand, dtype: DType, count: int,
-                      mask: Operand | None) -> Operand:
-        """Values at a vector of places."""
+                      mask: Operand | None, few: bool = False) -> Operand:
+        """Values at a vector of places: of the first `count` in memory alone, if they are `few`."""
 
     def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int) -> Operand | None:
         """Values that lie `step` apart; None where gathering them is as good."""

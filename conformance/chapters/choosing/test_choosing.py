@@ -23,6 +23,7 @@ from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, DeviceLimits, Way, growth
+from impl.nn.quantized import KINDS, Quantized
 from impl.render import render
 from impl.searching import optimize
 from impl.steps import (
@@ -385,6 +386,15 @@ def test_what_is_no_window_is_not_copied_as_one() -> None:
 
 
 @verifies("choosing.window.apart")
+def test_scales_of_rows_in_a_tile_are_vectors() -> None:
+    """Each block has two times two scales side by side: the rows of the tile do not part them."""
+    blocks = Tensor(np.zeros((64, 4, 144), np.uint8)).realize()
+    product = Quantized(blocks, KINDS[12]).linear(integers(1, 1024))
+    names = [step.name for step, _ in hand_steps(product.schedule()[-1].ast, WIDE)]
+    assert names[0] == "UPCAST(0,8)" and sum(name.startswith("MERGE") for name in names) == 2, names
+
+
+@verifies("choosing.window.apart")
 @verifies("steps.value.equal")
 @on_each_processor
 @pytest.mark.parametrize("width", [8, 13, 14, 21])
@@ -402,6 +412,24 @@ def test_results_of_a_pool_are_vectors(device: str, width: int) -> None:
             source = np.exp(x.astype(np.float64)) if dear else x
             expected = source.reshape(3, 2, 3, 2, width, 2).mean((3, 5))
             np.testing.assert_allclose(pooled.numpy(), expected, rtol=1e-6)
+
+
+@verifies("choosing.product.table")
+@verifies("steps.value.equal")
+@on_each_processor
+@pytest.mark.parametrize("size", [8, 11, 16, 17, 32])
+def test_a_table_of_few_numbers_is_read_from_a_register(device: str, size: int) -> None:
+    """Longer ones, and those that have no power of two of numbers, are read as they were."""
+    generator = np.random.default_rng(size)
+    table, x = (generator.integers(-9, 10, count).astype(np.float32) for count in (size, 96))
+    codes = generator.integers(0, 256, (5, 96)).astype(np.uint8)
+    with Context(DEVICE=device):
+        given, places = Tensor(table).realize(), Tensor(codes).realize() % size
+        found = (given[places] * Tensor(x).realize()).sum(1)
+        if size in (8, 16):
+            alone, total = scalar_work(found.schedule()[-1].ast, WIDE)
+            assert alone <= 0.2 * total
+        assert (found.numpy() == (table[codes % size] * x).sum(1)).all()
 
 
 @verifies("choosing.window.apart")

@@ -252,6 +252,26 @@ def test_matrices_of_a_quantised_file_stay_packed(tmp_path: Path, tied: bool) ->
                              **sizes | {"llama__feed_forward_length": 65}))
 
 
+@pytest.mark.parametrize(("kind", "dtype"), [(1, "float16"), (30, "bfloat16")])
+def test_matrices_of_half_width_stay_so(tmp_path: Path, kind: int, dtype: str) -> None:
+    """They take half of the memory, and are computed with as float32."""
+    sizes = {"llama__block_count": 1, "llama__embedding_length": 32,
+             "llama__feed_forward_length": 64}
+    tensors, numbers = quantised()
+    halves = {name: (kind, one.shape, (one.astype("<f2") if kind == 1 else
+                                       (one.view("<u4") >> 16).astype("<u2")).tobytes())
+              for name, one in numbers.items()}
+    plain = tensors | {name: (0, one.shape, one.tobytes()) for name, one in numbers.items()}
+    half = llama.load(gguf_file(tmp_path / "half.gguf", tensors | halves, **sizes))
+    wide = llama.load(gguf_file(tmp_path / "wide.gguf", plain, **sizes))
+    found = half(Tensor(TOKENS))
+    assert found.dtype.name == "float32"
+    assert np.allclose(found.numpy(), wide(Tensor(TOKENS)).numpy(), atol=1e-5)
+    assert half.generate([1, 2, 3], 3) == wide.generate([1, 2, 3], 3)
+    held = {name: one for name, one in half.state_dict().items() if one.ndim > 1}
+    assert held and all(one.dtype.name == dtype for one in held.values())
+
+
 def test_files_of_gguf_are_not_trusted(tmp_path: Path) -> None:
     path, tensors = tmp_path / "model.gguf", in_gguf()
     for others, told in (

@@ -156,7 +156,7 @@ def test_the_kernel_of_the_product_reads_the_bytes(code: int, rows: int) -> None
 
 def test_what_is_not_packed_so_is_refused() -> None:
     for wrong in (Tensor.zeros(2, 18), Tensor.zeros(2, 17, dtype="uint8")):
-        with pytest.raises(ArgumentError, match="give bytes in blocks of 18"):
+        with pytest.raises(ArgumentError, match="give uint8 in blocks of 18"):
             Quantized(wrong, KINDS[2])
 
 
