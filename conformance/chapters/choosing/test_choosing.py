@@ -430,6 +430,8 @@ def test_a_table_of_few_numbers_is_read_from_a_register(device: str, size: int) 
             alone, total = scalar_work(found.schedule()[-1].ast, WIDE)
             assert alone <= 0.2 * total
         assert (found.numpy() == (table[codes % size] * x).sum(1)).all()
+        assert (given[places.reshape(-1)] * 2).numpy().tolist() == (
+            table[codes % size] * 2).reshape(-1).tolist()
 
 
 @verifies("choosing.window.apart")
