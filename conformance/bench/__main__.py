@@ -8,6 +8,7 @@
     python -m conformance.bench devices
     python -m conformance.bench memory --csv FOLDER
     python -m conformance.bench ranks --against torch
+    python -m conformance.bench generation model.gguf --against llama.cpp
     python -m conformance.bench checkpoint --layers 8
 """
 from __future__ import annotations
@@ -27,6 +28,7 @@ COMMANDS = {
     "memory": "how tight memory is planned, on problems from files",
     "networks": "each kernel of common networks beside its roofline",
     "ranks": "data parallel training by one and by two processes, here and in PyTorch",
+    "generation": "how fast a language model of a file writes, here and in llama.cpp",
     "checkpoint": "a training step of a GPT in half the memory, and what it costs",
     "table": "print the table of a result",
     "accuracy": "how far functions are from the real results",

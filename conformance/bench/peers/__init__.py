@@ -25,6 +25,7 @@ PEERS = {
     "torch": "conformance.bench.peers.eager_peer",
     "onnxruntime": "conformance.bench.peers.onnx_peer",
     "numpy": "conformance.bench.peers.numpy_peer",
+    "llama.cpp": "conformance.bench.peers.llama_peer",
 }
 #: What the tables call them.
 TITLES = {"impl": "ours", "jax": "JAX", "torch": "torch eager", "numpy": "NumPy"}

@@ -4,6 +4,7 @@ A schedule is what `impl.realize.planned` makes: everything up to the plan, noth
 """
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -14,6 +15,7 @@ from conformance.bench.peers.lazy import LazyOperations, LazyPeer, LazyWords
 from conformance.bench.workloads import Workload
 from impl import realize
 from impl.ir import toposort
+from impl.models import llama
 from impl.schedule import schedule_cache
 
 
@@ -28,6 +30,7 @@ class ImplPeer(LazyPeer):
     Tensor: Any = impl.Tensor
     TinyJit: Any = impl.TinyJit
     words = LazyWords(impl.dtypes.int32)
+    writer: llama.Writer
 
     def version(self) -> str:
         return impl.__version__
@@ -56,6 +59,20 @@ class ImplPeer(LazyPeer):
         memory = self._document(workload)["memory"]
         return {"unplanned": memory["unplanned"], "bound": memory["lower_bound"],
                 "planned": memory["planned"]}
+
+    def open_model(self, file: str, places: int) -> Numbers:
+        """Read a file of GGUF; `seconds`."""
+        start = time.perf_counter()
+        self.writer = llama.Writer(llama.load(file, places), places)
+        return {"seconds": time.perf_counter() - start}
+
+    def write(self, prompt: Sequence[int], count: int) -> dict[str, list[float]]:
+        """The `times` of a prompt and of so many tokens behind it."""
+        times, start = [], time.perf_counter()
+        for _ in self.writer.write(prompt, count + 1):
+            times.append(time.perf_counter() - start)
+            start = time.perf_counter()
+        return {"times": times}
 
     def _document(self, workload: Workload) -> Any:
         made = self.graph(workload, self.tensors(workload))
