@@ -77,6 +77,22 @@ class PhasesStayOneLoop(Edit):
     old, new = "cut_divided(self)", "pass"
 
 
+class ShiftsStayInTheirLoop(Edit):
+    rule = "choosing.product.shifts"
+    description = "a loop over the parts of a byte is never written out"
+    first = "test_shifts_of_packed_numbers_are_written_out"
+    file = "impl/choosing/heuristic.py"
+    old, new = "_MOST_WRITTEN = 4", "_MOST_WRITTEN = 1"
+
+
+class AllShiftsAreWrittenOut(Edit):
+    rule = "choosing.product.shifts"
+    description = "a loop by which bits are shifted is written out, however long it is"
+    first = "test_shifts_of_packed_numbers_are_written_out"
+    file = "impl/choosing/heuristic.py"
+    old, new = "_MOST_WRITTEN = 4", "_MOST_WRITTEN = 64"
+
+
 class TablesAreReadOneByOne(Edit):
     rule = "choosing.product.table"
     description = "a sum that reads a table of a few numbers computes them one by one"

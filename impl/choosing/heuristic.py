@@ -42,6 +42,8 @@ _LEAST_SQUARE = 8
 _STREAMS = 3
 #: A sum of so few products waits less for the loads that rows share.
 _SHORT = 8
+#: So many iterations are written out at most.
+_MOST_WRITTEN = 4
 #: A reduction with fewer elements is left as it is.
 _LEAST_WORK = 64
 
@@ -73,6 +75,7 @@ class HandPlanner(Planner):
         while (node := self._next()) is not None:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
+            self._write_out({loop.arg[0] for loop in node.src[1:]})
             self.cut |= self.made  # what this reduction cut, others leave alone
         while copy_gathered(self):
             pass
@@ -143,6 +146,20 @@ class HandPlanner(Planner):
             self._rows(across[-1], shared[-2:] if tiled == 1 else shared[-1:], width, tiled)
         elif (stepped := self._stepped(node, outputs, loads)) is not None and tiled == 1:
             self._windows(node, stepped, width)
+
+    def _write_out(self, numbers: set[int]) -> None:
+        """Write out short loops of a sum by which bits are shifted, as those over the parts of a
+        byte: a shift by a number that the compiler knows is one instruction, or none.
+        """
+        # r[impl choosing.product.shifts]
+        for number in sorted(numbers & self.numbered.keys()):
+            loop, known = self.numbered[number], self.known
+            bit = 1 << known.position[loop]
+            if loop.arg[1] is RangeKind.REDUCE and 1 < self.extent(loop) <= _MOST_WRITTEN \
+                    and any(n.op in (Ops.SHL, Ops.SHR) and known.free[n.src[1]] & bit
+                            for n in known.order):
+                self.take_if_legal(Split(known.position[loop], self.extent(loop), 0),
+                                   "shifts by numbers that are known")
 
     def _windows(self, node: UOp, loop: UOp, width: int) -> None:
         """Results of short windows become a vector, whose elements are read some way apart."""

@@ -385,6 +385,29 @@ def test_what_is_no_window_is_not_copied_as_one() -> None:
             Window(axis, 0).apply(known)
 
 
+@verifies("choosing.product.shifts")
+@verifies("steps.value.equal")
+@on_each_processor
+def test_shifts_of_packed_numbers_are_written_out(device: str) -> None:
+    """Two numbers of four bits in a byte, and four of two; eight of one are left in their loop."""
+    generator = np.random.default_rng(0)
+    for width, written in ((4, True), (2, True), (1, False)):
+        count = 8 // width
+        packed = generator.integers(0, 256, (16, 64)).astype(np.uint8)
+        x = generator.integers(-4, 5, (count, 64)).astype(np.float32)
+        shifts = np.arange(count, dtype=np.uint32) * width
+        numbers = (packed[:, None, :] >> shifts[:, None].astype(np.uint8)) & (2 ** width - 1)
+        with Context(DEVICE=device):
+            bits = (Tensor(packed).realize().reshape(16, 1, 64).cast(dtypes.uint32)
+                    >> Tensor.arange(count, dtype=dtypes.uint32).reshape(-1, 1) * width)
+            made = ((bits & (2 ** width - 1)).float() * Tensor(x).realize()).sum((1, 2))
+            names = [step.name for step, _ in hand_steps(made.schedule()[-1].ast, WIDE)]
+            unrolled = [name for name in names if name.startswith("UNROLL")
+                        and name.endswith(f",{count})")]
+            assert bool(unrolled) is written, names
+            assert (made.numpy() == (numbers * x).sum((1, 2))).all()
+
+
 @verifies("choosing.window.apart")
 def test_scales_of_rows_in_a_tile_are_vectors() -> None:
     """Each block has two times two scales side by side: the rows of the tile do not part them."""
