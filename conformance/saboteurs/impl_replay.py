@@ -831,3 +831,17 @@ class NamesOfWritesArePending(Edit):
     file = "impl/replay/capture.py"
     old = "    return [*names, node] if node.op is Ops.AFTER else []"
     new = "    return []"
+
+
+class OldValuesMoveAlong(ImplPatch):
+    rule = "replay.shortcut.same+3"
+    description = "what a settled state was before is read where it lies after the call"
+    first = "test_what_a_state_was_is_returned"
+    target = "impl.replay.recording:Recording.returned"
+
+    def replacement(self, original: Function) -> Function:
+        def returned(recording: Any, states: Any, outputs: Any) -> Any:
+            moves = dict(states.moves)
+            states.now.update({buffer: outputs[moves[place]] for buffer, place in states.moved})
+            return original(recording, states, outputs)
+        return returned

@@ -205,12 +205,13 @@ class Settled(realize.LaunchedCall):
             holder = cleared()  # type: ignore[operator]
             if holder is not None:
                 holder.grad = None
+        # r[impl replay.shortcut.same+3]: what a state was before is returned from where it lay
+        self.result = self.recording.returned(self, filled)
         if self.moves:
             for place, output in self.moves:
                 buffers[place] = filled[output]
             self._note_moved()
         self.begun = False
-        self.result = self.recording.returned(self, filled)
 
     def touched(self) -> Iterable[Buffer]:
         """Where the states lie."""

@@ -55,6 +55,35 @@ def warm(function: Callable[..., Any], *arguments: Any) -> TinyJit[..., Any]:
     return captured
 
 
+WAYS: dict[str, Callable[[Tensor], Tensor]] = {
+    "detach": lambda state: state.detach(), "reshape": lambda state: state.reshape(2, 2),
+    "contiguous": lambda state: state.contiguous(),
+    "assign": lambda state: (state + 9).assign(state),
+    "both": lambda state: state.detach().reshape(2, 2), "copy": lambda state: state.clone()}
+
+
+@verifies("replay.shortcut.same+3", observe="replay")
+@verifies("replay.outputs.distinct", observe="replay")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_what_a_state_was_is_returned(way: str, dtype: Any) -> None:
+    """By another name of its memory, before it gets another value: in each call, and afterwards."""
+    state = Tensor(np.zeros(4, dtype)).realize()
+
+    def count() -> Tensor:
+        before = WAYS[way](state)
+        state.assign(state + 1)
+        return before
+
+    for read in (True, False):
+        step, held, start = TinyJit(count), list[Tensor](), int(state[0].item())
+        for turn in range(TURNS):
+            held.append(step())
+            assert not read or (held[-1].numpy() == start + turn).all()
+        assert [float(one.numpy().max()) for one in held] == [*range(start, start + TURNS)]
+        assert (state.numpy() == start + TURNS).all()
+
+
 @verifies("replay.shortcut.same+3", observe="replay")
 @verifies("replay.outputs.distinct", observe="replay")
 @verifies("replay.output.fresh", observe="replay")
