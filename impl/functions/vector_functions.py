@@ -311,7 +311,7 @@ def _move(base: str, kind: str, index: str = "") -> str:
         loop = "return ($K){" + ", ".join(f"p[i[{place}]]" for place in range(count)) + "};"
     else:
         loop = "$K r;\n  for (long l = 0; l < $N; l++) r[l] = p[i[l]];\n  return r;"
-    body = _either(base, kind, loop) if index[1:].startswith("32x") else f"  {loop}"
+    body = _either(base, kind, loop) if index.startswith("i32") else f"  {loop}"
     return _function(kind, f"$K {base}_{index}_$K(const $E *p, {index} i)", body)
 
 
