@@ -43,8 +43,9 @@ def _loaded(asked: str) -> ModuleType:
         raise LibraryMissingError(
             asked, f"numbers are exchanged by NumPy, which cannot be imported ({error})",
             "pip install numpy; schedules and the text of kernels need none") from error
-    vars(np).update((name, value) for name, value in vars(numpy).items()
-                    if not name.startswith("__"))
+    if "ndarray" not in vars(np):  # else a name was asked for that NumPy has not, or makes late
+        vars(np).update((name, value) for name, value in vars(numpy).items()
+                        if not name.startswith("__"))
     return numpy
 
 

@@ -299,3 +299,11 @@ def test_both_ways_of_placing_choose_the_same() -> None:
                                   first + random.randrange(8)))
         few, many = (getattr(greedy, f"_lowest_first_{way}")(spans) for way in ("few", "many"))
         assert few == many and list(few) == list(many)
+
+
+def test_names_are_taken_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A capture asks modules for names such as `__wrapped__`; for each, all were copied again."""
+    assert host.np.zeros is numpy.zeros
+    monkeypatch.setattr(host.np, "zeros", None)
+    assert not hasattr(host.np, "__wrapped__")
+    assert host.np.zeros is None
