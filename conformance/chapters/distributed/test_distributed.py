@@ -23,8 +23,9 @@ needs_mpi = pytest.mark.skipif(
     jobs.mpiexec() is None or importlib.util.find_spec("mpi4py") is None,
     reason="needs mpi4py and mpiexec: pip install mpi4py mpich")
 
-HEAD = """
-import sys, time, os, signal
+#: An error is written at once: what several processes write by the line gets mixed.
+HEAD = """import sys, time, os, signal, traceback
+sys.excepthook = lambda *error: os.write(2, "".join(traceback.format_exception(*error)).encode())
 import numpy as np
 from impl import Context, Tensor, TinyJit, distributed, nn
 from impl.errors import DistributedError, ShapeError

@@ -244,7 +244,8 @@ def test_gradients_of_what_was_gathered_are_scattered(width: int) -> None:
     q.scaled_dot_product_attention(k, v).square().sum().backward()
     for slope, one in zip(slopes, plain, strict=True):
         assert one.grad is not None
-        np.testing.assert_allclose(slope.numpy(), one.grad.numpy(), rtol=1e-3, atol=1e-4)
+        wanted = one.grad.numpy()  # where a sum cancels, its terms say what rounding may cost
+        np.testing.assert_allclose(slope.numpy(), wanted, rtol=1e-3, atol=1e-6 * abs(wanted).max())
 
 
 @verifies("multi.operands.cheapest+5")
