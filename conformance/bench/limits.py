@@ -26,23 +26,27 @@ PROBES = """
 #include <stddef.h>
 #if defined(__AVX512F__)
 #define WIDTH 16
+#define CHAINS 16
 #elif defined(__AVX__)
 #define WIDTH 8
+#define CHAINS 12
 #else
 #define WIDTH 4
+#define CHAINS 12
 #endif
 typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4 * WIDTH)));
 
-/* Sixteen chains of multiply-add in registers; operations are 2 * 16 * WIDTH * count. */
+/* Chains of multiply-add, all in registers: with sixteen of these there is no room for more than
+   twelve. Operations are 2 * CHAINS * WIDTH * count. */
 float peak(long count) {
-  vector a[16], m = {0}, b = {0};
+  vector a[CHAINS], m = {0}, b = {0};
   m += 0.999f; b += 0.001f;
-  for (int i = 0; i < 16; i++) a[i] = b * (float)i;
+  for (int i = 0; i < CHAINS; i++) a[i] = b * (float)i;
   for (long n = 0; n < count; n++) {
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) a[i] = a[i] * m + b;
+    for (int i = 0; i < CHAINS; i++) a[i] = a[i] * m + b;
   }
-  for (int i = 1; i < 16; i++) a[0] += a[i];
+  for (int i = 1; i < CHAINS; i++) a[0] += a[i];
   return a[0][0];
 }
 
@@ -85,6 +89,7 @@ void stream(vector *restrict to, const vector *restrict from, size_t count) {
 }
 
 long width(void) { return WIDTH; }
+long chains(void) { return CHAINS; }
 """
 
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-tree-loop-distribute-patterns",
@@ -239,7 +244,7 @@ class CompiledProbes(Probes):
     def peak(self, run: Pinned) -> float:
         count = 2_000_000
         seconds = run.fastest([lambda: self.library.peak(count)] * run.threads)
-        return run.threads * count * 2 * 16 * self.width / seconds
+        return run.threads * count * 2 * self.library.chains() * self.width / seconds
 
     def speeds(self, run: Pinned, footprint: int) -> Speeds:
         own = footprint // 2 // run.threads // 4096 * 4096
