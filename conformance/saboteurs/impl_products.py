@@ -183,13 +183,29 @@ class CopiesWhatIsStored(ImplPatch):
 
 
 class ComputesOperandsAgain(ImplPatch):
-    rule = "choosing.product.memory"
+    rule = "choosing.product.memory+2"
     description = "an operand is computed for each panel of columns"
     first = "test_a_batch_shares_a_copy"
     target = "impl.choosing.products:_set_aside"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, number, factor: None
+
+
+class RowsAreAskedForAtEachElement(Edit):
+    rule = "choosing.product.memory+2"
+    description = "rows of padding are left out at each element of the operand"
+    first = "test_rows_of_attention_are_as_many_as_registers_hold"
+    file = "impl/choosing/products.py"
+    old, new = "loads[0].src[0].src[2] is TRUE", "loads"
+
+
+class FourRowsForFewRegisters(Edit):
+    rule = "choosing.product.stage"
+    description = "sixteen registers hold a tile of four rows"
+    first = "test_rows_of_attention_are_as_many_as_registers_hold"
+    file = "impl/choosing/products.py"
+    old, new = "else (6, 4, 2)\n", "else (4, 2)\n"
 
 
 class StoresSideBySideAlways(Edit):
@@ -252,7 +268,7 @@ class KeepsRowsTogether(ImplPatch):
 
 
 class CopiesForEverySentence(ImplPatch):
-    rule = "choosing.product.memory"
+    rule = "choosing.product.memory+2"
     description = "an operand is copied again in each iteration of the loops around the rows"
     first = "test_a_batch_shares_a_copy"
     target = "impl.choosing.products:_share_around"
@@ -262,7 +278,7 @@ class CopiesForEverySentence(ImplPatch):
 
 
 class GathersAgain(ImplPatch):
-    rule = "choosing.product.memory"
+    rule = "choosing.product.memory+2"
     description = "an operand is gathered again for each row that reads it"
     first = "test_an_operand_that_a_later_stage_stores_is_copied_before"
     target = "impl.choosing.heuristic:copy_gathered"
@@ -272,7 +288,7 @@ class GathersAgain(ImplPatch):
 
 
 class FetchesNothing(ImplPatch):
-    rule = "choosing.product.memory"
+    rule = "choosing.product.memory+2"
     description = "no product asks for the memory of its results"
     first = "test_outputs_across_lines_are_asked_for"
     target = "impl.choosing.products:_fetch"

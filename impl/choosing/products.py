@@ -339,7 +339,7 @@ def _fetch(planner: Planner, number: int) -> None:
 
     Stores wait for each other, and one across two lines for both.
     """
-    # r[impl choosing.product.memory]
+    # r[impl choosing.product.memory+2]
     if planner.extent(planner.numbered[number]) < _LEAST_WAIT:
         return
     loop = planner.numbered[number]
@@ -362,7 +362,7 @@ def _is_flat(planner: Planner, node: UOp, roles: Roles) -> bool:
 
 def _plan_flat(planner: Planner, roles: Roles, tile: RegisterTile) -> bool:
     """Rows around columns: results are stored from end to end."""
-    # r[impl choosing.product.memory]
+    # r[impl choosing.product.memory+2]
     row, column = roles.rows[0].arg[0], roles.column.arg[0]
     planner.take(Own(planner.position(column)), "rows are stored from end to end")
     planner.take(Swap(planner.position(column), planner.position(row)),
@@ -435,16 +435,19 @@ def _hide(planner: Planner, column: UOp, dtype: DType) -> None:
 
 
 def _set_aside(planner: Planner, number: int, factor: int) -> None:
-    """Compute an operand once for all columns, if it is computed from several loads."""
-    # r[impl choosing.product.memory]
+    """Compute an operand once for all columns, if it is computed from several loads, or one that
+    some rows leave out.
+    """
+    # r[impl choosing.product.memory+2]
     loop = planner.numbered[number]
     node = next(n for n in planner.known.order if n.op is Ops.REDUCE and loop in n.src[1:])
     value = node.src[0].src[factor]
     user = _stage_with(planner.known, node)
     again = [r for r in user.src[2:] if r.arg[1] is RangeKind.LOOP
              and not planner.known.free[value] >> planner.known.position[r] & 1]
-    loads = sum(n.op is Ops.LOAD for n in value.toposort())
-    if loads < 2 or math.prod(planner.extent(r) for r in again) < 2:
+    loads = [n for n in value.toposort() if n.op is Ops.LOAD]
+    if not loads or len(loads) == 1 and loads[0].src[0].src[2] is TRUE \
+            or math.prod(planner.extent(r) for r in again) < 2:
         return
     step = Aside(planner.position(number), factor)
     with contextlib.suppress(StepError):
@@ -515,7 +518,7 @@ def _parts_of_rows(planner: Planner, tiles: int, straight: bool) -> int:
 
 def _share_around(planner: Planner, node: UOp, second: int, tiles: int) -> None:
     """Loops around the rows share the copy, too, as far as it does not depend on them."""
-    # r[impl choosing.product.memory]
+    # r[impl choosing.product.memory+2]
     parts = 1
     while parts == 1 and (prefix := planner.known.info.prefix):
         operand = planner.again(node).src[0].src[second]
@@ -545,17 +548,19 @@ def _parts(iterations: int, threads: int, most: int, copy: float) -> int:
 
 def _lanes_of_rows(planner: Planner, extent: int) -> int:
     """How many rows at a time: as many as the registers and the second cache hold."""
+    # r[impl choosing.product.stage]
     if not extent:  # r[impl choosing.step.legal+2]: lanes are cut off a loop of fixed extent
         return 1
     passed = sum(n.arg[1] * n.dtype.itemsize for n in planner.known.order if n.op is Ops.LOCAL)
     many = planner.limits.vector_registers >= 32 and 8 * passed <= planner.limits.second_cache // 2
-    return next((n for n in ((8, 4, 2) if many else (4, 2))
+    few = (4, 2) if planner.limits.vector_registers >= 32 else (6, 4, 2)
+    return next((n for n in ((8, 4, 2) if many else few)
                  if -(-extent // n) * n <= _MOST_PADDED * extent), 1)
 
 
 def copy_gathered(planner: Planner) -> bool:
     """Copy an operand whose lanes lie apart in memory, if loops of its stage read it again."""
-    # r[impl choosing.product.memory]
+    # r[impl choosing.product.memory+2]
     known = planner.known
     for node in known.order:
         if node.op is not Ops.REDUCE or node.arg is not Ops.ADD or node.src[0].op is not Ops.MUL:

@@ -175,7 +175,7 @@ def last_layer() -> UOp:
 
 
 @verifies("blocking.copy.stored")
-@verifies("choosing.product.memory")
+@verifies("choosing.product.memory+2")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("threads", [1, 2])
 @on_each_processor

@@ -178,7 +178,7 @@ def test_rows_that_threads_share_have_the_same_values(rows: int, columns: int,
         assert (found == wanted).all(), count
 
 
-@verifies("choosing.product.memory")
+@verifies("choosing.product.memory+2")
 @pytest.mark.parametrize(("batch", "threads", "steps"), [
     (8, 1, ["SHARE(1)", "SHARE(0)"]), (8, 2, ["SHARE(1)", "CUT(0,4)", "SHARE(1)"]),
     (6, 4, ["SHARE(1)", "CUT(0,2)", "SHARE(1)"]), (7, 2, ["SHARE(1)"])])
@@ -192,7 +192,7 @@ def test_a_batch_shares_a_copy(batch: int, threads: int, steps: list[str]) -> No
     assert any(name.startswith("PACK") for name in found)
 
 
-@verifies("choosing.product.memory")
+@verifies("choosing.product.memory+2")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("own", [False, True])
@@ -318,6 +318,21 @@ def test_heads_that_share_keys_are_rows_beside_each_other() -> None:
         steps = [step for step, _ in hand_steps(ast, WIDE)]
         names = " ".join(step.name for step in steps)
         assert "CUT(0,8) UPCAST(1,8)" in names and "16)" in names, names
+
+
+@verifies("choosing.product.stage")
+@verifies("choosing.product.memory+2")
+def test_rows_of_attention_are_as_many_as_registers_hold() -> None:
+    """Rows that are padding are asked for where six of them are copied, not at each element."""
+    narrow = DeviceLimits(vector_bytes=32, vector_registers=16)
+    for tokens, limits, rows, copied in ((128, WIDE, 8, False), (128, narrow, 6, True),
+                                         (96, narrow, 6, False), (49, narrow, 6, True),
+                                         (98, WIDE, 8, True), (8, narrow, 4, False)):
+        query, keys, values = (integers(2, tokens, 64) for _ in range(3))
+        made = query.scaled_dot_product_attention(keys, values).schedule()[-1].ast
+        steps = [step for step, _ in hand_steps(starting_kernel(made), limits)]
+        assert f"UPCAST(1,{rows})" in [step.name for step in steps[:2]], steps
+        assert any(type(step) is Aside for step in steps) is copied, names
 
 
 @verifies("choosing.product.phases")
@@ -571,7 +586,7 @@ def test_rows_that_fill_few_lanes_are_no_vectors(size: int, channels: int, vecto
     assert steps[roles.column] == (1 if vector == "pixels" else size * size)
 
 
-@verifies("choosing.product.memory")
+@verifies("choosing.product.memory+2")
 def test_a_flat_product_stores_its_rows_from_end_to_end() -> None:
     """The columns are the inner loop of the stage, whatever they leave over."""
     generator = np.random.default_rng(0)
@@ -666,7 +681,7 @@ def test_rows_of_a_tile_are_few_where_each_result_has_memory_of_its_own(
     assert amounts == [16, rows]
 
 
-@verifies("choosing.product.memory")
+@verifies("choosing.product.memory+2")
 def test_outputs_across_lines_are_asked_for() -> None:
     def fetches(*sizes: int) -> bool:
         return any(type(step) is Fetch for step, _ in hand_steps(_sums(*sizes), WIDE))
@@ -711,7 +726,7 @@ def _in_place(before: bool) -> UOp:
 
 
 @verifies("blocking.copy.stored")
-@verifies("choosing.product.memory")
+@verifies("choosing.product.memory+2")
 @pytest.mark.parametrize("before", [False, True])
 def test_an_operand_is_copied_before_it_is_updated_or_after(before: bool) -> None:
     x = np.random.default_rng(0).integers(-4, 5, (12, 10)).astype(np.float32)
@@ -725,7 +740,7 @@ def test_an_operand_is_copied_before_it_is_updated_or_after(before: bool) -> Non
             assert (given.reshape(32, 10) == 2 * weight).all()
 
 
-@verifies("choosing.product.memory")
+@verifies("choosing.product.memory+2")
 def test_what_would_be_gathered_for_each_row_is_copied() -> None:
     """The second stage makes the prefix a vector, along which the first one's operand lies across.
     """
@@ -761,7 +776,7 @@ def _of_parts(width: int) -> tuple[UOp, UOp]:
     return kb.kernel(first, done, prefix=(row,)), k
 
 
-@verifies("choosing.product.memory")
+@verifies("choosing.product.memory+2")
 @pytest.mark.parametrize("width", [64, 50])
 def test_an_operand_of_several_parts_is_computed_once(width: int) -> None:
     ast, loop = _of_parts(width)

@@ -301,6 +301,7 @@ def test_both_ways_of_placing_choose_the_same() -> None:
         assert few == many and list(few) == list(many)
 
 
+@verifies("host.numpy.late+2")
 def test_names_are_taken_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A capture asks modules for names such as `__wrapped__`; for each, all were copied again."""
     assert host.np.zeros is numpy.zeros
