@@ -845,3 +845,11 @@ class OldValuesMoveAlong(ImplPatch):
             states.now.update({buffer: outputs[moves[place]] for buffer, place in states.moved})
             return original(recording, states, outputs)
         return returned
+
+
+class NamesOfMemoryHaveNone(Edit):
+    rule = "replay.call.any"
+    description = "an argument that is another name of a memory holds none of its own"
+    first = "test_an_argument_that_is_another_name_of_a"
+    file = "impl/tensor/parameters.py"
+    old, new = "            if named:\n", "            if not tensors:\n"

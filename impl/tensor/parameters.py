@@ -111,10 +111,19 @@ def realize_unasked(tensors: Sequence[Any]) -> None:
     """
     if tensors:
         with expressions_kept():
-            for tensor in tensors:
-                tensor._remember()
-            tensors[0].runtime.realize(list(tensors))
-            tell(tensors)
+            _compute(tensors)
+            named = [tensor for tensor in tensors if tensor.uop.op is not Ops.BUFFER]
+            for tensor in named:  # r[impl replay.call.any]: it stayed a name of another's memory
+                tensor.uop = UOp(Ops.CONTIGUOUS, tensor.uop.dtype, (tensor.uop,))
+            if named:
+                _compute(named)
+
+
+def _compute(tensors: Sequence[Any]) -> None:
+    for tensor in tensors:
+        tensor._remember()
+    tensors[0].runtime.realize(list(tensors))
+    tell(tensors)
 
 
 def tell(tensors: Sequence[Any]) -> None:

@@ -199,3 +199,36 @@ def test_parameters_that_a_body_makes() -> None:
     layer = TinyJit(lambda x: nn.Linear(1, 1)(x) * 0)
     for _ in range(4):
         assert step(of(1)).requires_grad and layer(of(1)).requires_grad
+
+
+@func.custom_gradient
+def doubled_backwards(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    return x, lambda gradient: gradient * 2
+
+
+@verifies("replay.call.any", observe="replay")
+@pytest.mark.parametrize("replays", [0, 2])
+def test_an_argument_that_is_another_name_of_a_memory(replays: int) -> None:
+    """What is written in place waits in its memory, and so does its name without a gradient."""
+    counter, seen = of(0, 0), []
+    step = TinyJit(lambda x: x + 1)
+    for turn in range(replays + 3):
+        if turn in (1, replays + 2):  # at the capture, and where it is replayed
+            counter += 1
+        seen.append((counter.detach(), step(counter.detach())))
+        counter.realize()
+    assert [(was.tolist(), got.tolist()) for was, got in seen] == [
+        ([n, n], [n + 1, n + 1]) for n in [0.0, *[1.0] * (replays + 1), 2.0]]
+    assert step.replays == replays + 1
+
+
+@verifies("replay.call.any", observe="replay")
+@verifies("replay.gradient.eager")
+def test_an_argument_that_is_another_name_of_a_parameter() -> None:
+    slopes = Tensor([1.0, 2.0], requires_grad=True)
+    step = TinyJit(lambda x: x * 3)
+    for _ in range(4):
+        slopes.grad = None
+        step(doubled_backwards(slopes)).sum().backward()
+        assert slopes.grad is not None and slopes.grad.tolist() == [6.0, 6.0]
+    assert step.replays == 2
