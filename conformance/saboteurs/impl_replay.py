@@ -473,7 +473,8 @@ class ArgumentsAreOneByTheirMemory(Edit):
 class ViewsAloneAreWritten(ImplPatch):
     rule = "replay.failure.done+2"
     description = "what a call that is not recorded assigns to a view does not reach its tensor"
-    target = "impl.replay.stand_ins:StandIns.write_through"
+    first = "test_a_view_of_what_was_given_another_value"
+    target = "impl.replay.stand_ins:StandIns.see"
 
     def replacement(self, original: Function) -> Function:
         return lambda call: None
@@ -850,6 +851,22 @@ class OldValuesMoveAlong(ImplPatch):
 class NamesOfMemoryHaveNone(Edit):
     rule = "replay.call.any"
     description = "an argument that is another name of a memory holds none of its own"
-    first = "test_an_argument_that_is_another_name_of_a"
+    first = "test_an_argument_that_is_another_name_of_a_memory"
     file = "impl/tensor/parameters.py"
     old, new = "            if named:\n", "            if not tensors:\n"
+
+
+class ViewsAreWrittenAsAWhole(ImplPatch):
+    rule = "effects.view-write.region"
+    description = "a call that is captured writes all of a view of which its body writes a part"
+    first = "test_a_view_of_what_was_given_another_value"
+    target = "impl.replay.stand_ins:StandIns.write_back"
+
+    def replacement(self, original: Function) -> Function:
+        def write_back(call: Any) -> None:
+            before = [tensor.uop for tensor in call.tensors]
+            original(call)
+            for tensor, was in zip(call.tensors, before, strict=True):
+                if tensor.uop is not was:
+                    tensor.assign(type(tensor)(tensor.uop))
+        return write_back

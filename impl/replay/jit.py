@@ -321,6 +321,7 @@ class TinyJit(Generic[Parameters, Returned]):
             self._known += 1
             return self._trace(args, kwargs)  # r[impl replay.guard.state]: it may ask which it is
         call = StandIns(args, kwargs, given, reads)
+        call.see()
         if call.shared and reads.written:  # where the body may run again, it would write again
             self._reasons.update(dict.fromkeys(reads.written.values()))
             return self._trace(args, kwargs)
@@ -333,11 +334,9 @@ class TinyJit(Generic[Parameters, Returned]):
             result, recording = self._recorded(call, capture)
         except BaseException as error:
             if not call.shared or not isinstance(error, Exception) or lock.disturbed:
-                call.write_through()  # r[impl replay.failure.done+2]
-                raise
+                raise  # r[impl replay.failure.done+2]
             result = recording = None  # it will raise again, and has then done what it does
         if lock.disturbed:  # what it saw is not the function's doing alone
-            call.write_through()
             self._not_captured()
             return call.originals_in(result)
         self._reasons.update(dict.fromkeys(capture.reasons))
@@ -349,7 +348,6 @@ class TinyJit(Generic[Parameters, Returned]):
             if capture.is_strange and not capture.changed and not reads.written:
                 generator.counter = capture.random_start
                 return self._trace(args, kwargs)  # r[impl replay.guard.complete]: on no stand-ins
-            call.write_through()
             recording = None
         if recording is not None and reads.hold():  # r[impl replay.failure.done+2]
             self._attempts = self._disturbances = 0

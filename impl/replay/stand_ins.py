@@ -1,7 +1,8 @@
 """Copies of arguments, on which a function that is looked at is called. Chapter: spec/replay.md.
 
 A stand-in has memory of its own. So a tensor that is an argument and that the function also uses by
-another name is told apart from the argument.
+another name is told apart from the argument. Where its call counts, it is a view of what the
+argument is a view of: what the function writes to it is written there, and no other element.
 """
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class StandIns:
             or _see_each_other(self.tensors) or any(
             not is_whole(form) for path, form in given.signature.items()
             if path != "[1]" and isinstance(form, tuple))
-        self.states = list(reads.tensors.values()) if self.shared else []
+        self.states = list({id(each): each for each in [*reads.tensors.values(), *_roots(
+            self.tensors)]}.values()) if self.shared else []
         realize_unasked(self.states)
         self.of = _copies(self.tensors)
         # While these live, nothing overwrites the memory of the arguments.
@@ -55,6 +57,14 @@ class StandIns:
             containers_in((self.args, self.kwargs)), containers_in((args, kwargs)), strict=True)}
         self.arguments = take_apart((self.args, self.kwargs))
         self.arguments.leaves = {path: t.uop for path, t in self.arguments.tensors.items()}
+
+    def see(self) -> None:
+        """Be views of what the arguments are views of."""
+        # r[impl replay.failure.done+2, effects.view-write.region]
+        for tensor in self.tensors:
+            self.of[id(tensor)]._ancestors = tuple(
+                (weakref.ref(self.of.get(id(root), root)), path)
+                for reference, path in tensor._ancestors if (root := reference()) is not None)
 
     def write_back(self) -> None:
         """Let the arguments have what their stand-ins were given."""
@@ -105,16 +115,6 @@ class StandIns:
                 tensor.requires_grad = bool(wanted)
                 tensor._parameter = wanted
 
-    def write_through(self) -> None:
-        """Write what the function assigned to its arguments, where one is a view, by assigning: in
-        their order.
-        """
-        for tensor, before in reversed([*zip(self.tensors, self.kept, strict=False)]):
-            after = self.of[id(tensor)]
-            if tensor.uop is after.uop and before.uop is not after.uop:
-                tensor.uop = before.uop
-                tensor.assign(Tensor(after.uop))
-
     def originals_in(self, result: Any) -> Any:
         """A result with the arguments themselves where the function returned their stand-ins."""
         originals = {id(self.of[id(tensor)]): tensor for tensor in self.tensors}
@@ -131,6 +131,12 @@ def _is_part_of(tensor: Tensor, reads: Reads) -> bool:
     if id(tensor) in reads.tensors:
         return True
     return any(id(root()) in reads.tensors for root, *_ in tensor._ancestors)
+
+
+def _roots(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The living tensors of which some are views, and which a write to one of these changes."""
+    return [root for tensor in tensors for reference, _ in tensor._ancestors
+            if (root := reference()) is not None]
 
 
 def _see_each_other(tensors: Sequence[Tensor]) -> bool:

@@ -232,3 +232,24 @@ def test_an_argument_that_is_another_name_of_a_parameter() -> None:
         step(doubled_backwards(slopes)).sum().backward()
         assert slopes.grad is not None and slopes.grad.tolist() == [6.0, 6.0]
     assert step.replays == 2
+
+
+@verifies("effects.view-write.region", observe="replay")
+@verifies("replay.failure.done+2", observe="replay")
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_view_of_what_was_given_another_value(fails: bool) -> None:
+    """What the body writes to an element of it is all that its tensor gets, at each call."""
+    def put(part: Tensor) -> Tensor:
+        part[0] = 7
+        return part.reshape(2, 2) if fails else part + 1
+
+    step, table = TinyJit(put), of(1, 2, 3, 4)
+    for turn in range(5):
+        table.assign(of(1, 2, 3, 4))
+        view = table[:3]
+        table += 10
+        try:
+            assert step(view).tolist() == [8, 3, 4]
+        except ValueError:
+            assert fails
+        assert (view.tolist(), table.tolist()) == ([7, 2, 3], [7, 12, 13, 14]), turn
