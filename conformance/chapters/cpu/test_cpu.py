@@ -287,6 +287,20 @@ def test_what_calls_nothing_is_linked_without_libraries(tmp_path: Path) -> None:
     assert compiler.compile_unit([str(script), *words, "-x", "c"], [("one", source)], "")
 
 
+@verifies("cpu.call.clean")
+@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64",
+                    reason="other registers, or another linker")
+def test_a_call_of_the_library_finds_clean_registers() -> None:
+    """Without it a float64 exponential took 270 ns, and with it 11."""
+    with Context(DEVICE="CPU", CPU_TARGET="x86-64-v3"):
+        body = ("{ f64x4 *x = ((f64x4 **)args)[0]; f64x4 y = *x + *x, z;"
+                " for (long l = 0; l < 4; l++) z[l] = __builtin_exp(y[l]); *x = z + y; }")
+        kind = "typedef double f64x4 __attribute__((vector_size(32)));"
+        source = SourceText("one", body, (kind,), "void {name}(void **args)")
+        made = compiler.compile_unit(compiler.required_compiler(), [("one", source)], "")
+    assert b"\xc5\xf8\x77" in made  # vzeroupper
+
+
 # Values
 
 
