@@ -99,7 +99,7 @@ _MODULES = {"amp": "impl.nn.amp"}
 _SPECIAL = {"expit": "sigmoid", "gammaln": "lgamma", "psi": "digamma"}
 _SPECIAL |= {name: name for name in
              ("digamma entr erf erfc erfcx erfinv exp2 expm1 i0 i0e i1 i1e log1p log_ndtr "
-              "log_softmax logit logsumexp ndtr ndtri polygamma round sinc "
+              "log_softmax logit logsumexp ndtr ndtri round sinc "
               "softmax xlog1py xlogy zeta gammainc gammaincc airy_ai bessel_j0 bessel_j1 "
               "bessel_y0 bessel_y1 modified_bessel_k0 modified_bessel_k1 "
               "scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0 "
@@ -1032,6 +1032,33 @@ _OF_PARTS = {
                     "shard(...) on the parameters and the batch: one program for a mesh")}
 
 
+def polygamma(n: int, input: Tensor) -> Tensor:
+    """The n-th derivative of digamma."""
+    return input.polygamma(n)
+
+
+def _checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None,
+                context_fn: Any = None, determinism_check: str = "default", debug: bool = False,
+                early_stop: bool = True, preserve_rng_state: bool = True, **named: Any) -> Any:
+    """function(*args, **named), which the gradient computes again. What PyTorch asks about how it
+    does so says nothing here.
+    """
+    return func.checkpoint(function)(*args, **named)
+
+
+def _checkpoint_sequential(functions: Any, segments: int, input: Any,
+                           use_reentrant: bool | None = None,
+                           preserve_rng_state: bool = True) -> Any:
+    """Parts in a row, in so many segments, of which the gradient computes all but the last again.
+    """
+    parts = list(functions.children()) if isinstance(functions, nn.Sequential) else list(functions)
+    size = _longest(len(parts) // segments, 1)
+    last = size * (segments - 1)
+    for start in _range(0, last, size):
+        input = func.checkpoint(nn.Sequential(*parts[start:start + size]))(input)
+    return nn.Sequential(*parts[last:])(input)
+
+
 # Parts that are imported by a path: `from impl.torch.utils.data import DataLoader`.
 
 def _part(name: str, **members: Any) -> ModuleType:
@@ -1071,11 +1098,12 @@ def _publish_parts() -> dict[str, Any]:
                       grad_and_value=_grad_and_value,
                       functional_call=nn.state.functional_call,
                       stack_module_state=nn.state.stack_module_state)
-    special = _part("special", **{each: _function(method) for each, method in _SPECIAL.items()})
+    special = _part("special", polygamma=polygamma,
+                    **{each: _function(method) for each, method in _SPECIAL.items()})
     windows = _windows()
     signal = _part("signal", windows=_part("signal.windows", **windows))
-    checked = SimpleNamespace(checkpoint=lambda function, *given, **_: func.checkpoint(function)(
-        *given))
+    checked = _part("utils.checkpoint", checkpoint=_checkpoint,
+                    checkpoint_sequential=_checkpoint_sequential)
     random = _part("random", manual_seed=manual_seed, seed=seed, initial_seed=initial_seed,
                    get_rng_state=get_rng_state, set_rng_state=set_rng_state,
                    fork_rng=_fork_rng, default_generator=default_generator)

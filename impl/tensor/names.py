@@ -132,8 +132,9 @@ _SAME = (("axis", "dim", "axes", "dims"), ("keepdim", "keepdims"),
          ("device_or_dtype", "device", "dtype"))
 
 
-#: Arguments of others about how memory lies, or how something is computed.
-_NEEDLESS = ("memory_format", "layout", "non_blocking", "pin_memory", "stable", "out_int32",
+#: Arguments of others about how memory lies, how something is computed, or what of it is kept.
+_NEEDLESS = ("retain_graph", "create_graph", "memory_format", "layout", "non_blocking",
+             "pin_memory", "stable", "out_int32",
              "sparse_grad", "driver", "compute_mode", "check_errors", "sparse", "subok", "like")
 #: Methods that call what the user has given them.
 _OF_OTHERS = ("sequential",)

@@ -374,6 +374,12 @@ def test_a_device_that_fails_names_the_line_of_what_it_computes(
     assert caught.value.line == f"add ({__file__}:{line})"
 
 
+def _slope(x: Tensor, **keywords: Any) -> Tensor:
+    w: Any = Tensor([[1.0, 2.0]], requires_grad=True)
+    (w * w).sum().backward(**keywords)
+    return w.grad
+
+
 @verifies("errors.name.keyword+2")
 @pytest.mark.parametrize("ours, theirs", [
     (lambda x: x.sum(1, keepdim=True), lambda x: x.sum(axis=1, keepdims=True)),
@@ -386,6 +392,7 @@ def test_a_device_that_fails_names_the_line_of_what_it_computes(
     (lambda x: x.clip(2, 3), lambda x: x.clip(a_min=2, a_max=3)),
     (lambda x: x.unsqueeze(0), lambda x: x.unsqueeze(axis=0)),
     (lambda x: x.to("int32"), lambda x: x.to(dtype="int32")),
+    (lambda x: -_slope(x), lambda x: -_slope(x, retain_graph=True, create_graph=True)),
     (lambda x: x.to("CPU"), lambda x: x.to(device="cpu")),
     (lambda x: Tensor.cat(x, x, dim=1), lambda x: TENSORS.cat(x, x, axis=1)),
     (lambda x: Tensor.zeros(2, 3), lambda x: TENSORS.zeros(size=(2, 3))),

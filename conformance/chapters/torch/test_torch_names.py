@@ -576,3 +576,24 @@ def test_a_mean_of_small_integers_keeps_their_dtype() -> None:
     found = ours.zeros(2, dtype=ours.int8).scatter_reduce(
         0, Tensor([0, 0, 1, 1]), values, "mean", include_self=False)
     assert (found.dtype.name, found.tolist()) == ("int8", [1, -1])
+
+
+def test_a_checkpoint_hands_on_keywords() -> None:
+    from impl.torch.utils.checkpoint import checkpoint, checkpoint_sequential
+    x = ours.tensor([1.0, 2.0], requires_grad=True)
+    made = checkpoint(lambda x, *, scale=1.0: (x * x * scale).sum(), x, use_reentrant=False,
+                      scale=3.0)
+    made.backward()
+    assert made.item() == 15 and x.grad.tolist() == [6.0, 12.0]
+    parts = [nn.Linear(2, 2) for _ in range(5)]
+    whole = nn.Sequential(*parts)
+    for given in (whole, parts):
+        for segments in (1, 2, 5):
+            found = checkpoint_sequential(given, segments, x, use_reentrant=False)
+            assert np.allclose(found.numpy(), whole(x).numpy())
+
+
+def test_the_order_of_polygamma_comes_first() -> None:
+    x = ours.tensor([1.0])
+    assert ours.polygamma(1, x).tolist() == ours.special.polygamma(1, x).tolist() \
+        == x.polygamma(1).tolist()
