@@ -4,6 +4,7 @@ spec/replay.md."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle, product
 from typing import Any
 
 from conformance import protocol
@@ -500,6 +501,141 @@ def test_one_body_for_arguments_of_several_lengths(subject: Subject) -> None:
             statements.append({"do": "calls", "given": [{"x": name}] * 3, "nested": 0,
                                "statements": body})
         _right_or_refused(subject, protocol.program(statements))
+
+
+# What a state was before the body gave it another value -----------------------------------------
+
+
+def _step(do: str, source: str, to: str = "old", **fields: Any) -> Statement:
+    return {"do": do, "to": to, "from": [source], **fields}
+
+
+#: By these a body keeps what a state `x` of four elements is; many are only other names for it.
+WAYS: dict[str, list[Statement]] = {
+    "same shape": [_step("reshape", "x", shape=[4])],
+    "other shape": [_step("reshape", "x", shape=[2, 2])],
+    "contiguous": [_step("contiguous", "x")], "copy": [_step("copy", "x")],
+    "turned twice": [_step("flip", "x", "turned", axes=[0]), _step("flip", "turned", axes=[0])],
+    "turned": [_step("flip", "x", axes=[0])], "a part": [_step("shrink", "x", bounds=[[1, 3]])],
+    "all of it": [_step("shrink", "x", bounds=[[0, 4]])],
+    "there and back": [_step("reshape", "x", "square", shape=[2, 2]),
+                       _step("permute", "square", "turned", order=[1, 0]),
+                       _step("permute", "turned", "back", order=[1, 0]),
+                       _step("reshape", "back", shape=[4])],
+    "assigned": [_step("neg", "x"), {"do": "assign", "target": "old", "from": ["x"]}],
+    "contiguous, and another shape": [_step("contiguous", "x", "same"),
+                                      _step("reshape", "same", shape=[2, 2])],
+    "its bits": [_step("bitcast", "x", dtype="int32")],
+}
+#: By these it gives the state another value: in its place, or where that cannot be.
+MOVES: dict[str, list[Statement]] = {
+    "where it is": [{"do": "add", "to": "next", "from": ["x", "t1"]},
+                    {"do": "assign", "target": "x", "from": ["next"]}],
+    "turned": [_step("flip", "x", "over", axes=[0]),
+               {"do": "add", "to": "next", "from": ["over", "t1"]},
+               {"do": "assign", "target": "x", "from": ["next"]}],
+    "a part of it": [_step("shrink", "t1", "some", bounds=[[0, 2]]),
+                     _step("shrink", "x", "part", bounds=[[0, 2]]),
+                     {"do": "add", "to": "next", "from": ["part", "some"]},
+                     {"do": "store", "target": "x", "from": ["next"],
+                      "view": [{"do": "shrink", "bounds": [[2, 4]]}]}],
+    "twice": [{"do": "add", "to": "first", "from": ["x", "t1"]},
+              {"do": "assign", "target": "x", "from": ["first"]},
+              {"do": "mul", "to": "next", "from": ["x", "t2"]},
+              {"do": "assign", "target": "x", "from": ["next"]}],
+    "with another state": [_step("contiguous", "t2", "next"),
+                           {"do": "assign", "target": "t2", "from": ["x"]},
+                           {"do": "assign", "target": "x", "from": ["next"]}],
+}
+
+
+def _named(body: Sequence[Statement], state: str) -> list[Statement]:
+    """A body in which the state has another name than `x`."""
+    names = {"x": state}
+    return [{key: [names.get(name, name) for name in value] if key == "from" else
+             names.get(value, value) if key == "target" else value
+             for key, value in each.items()} for each in body]
+
+
+def _kept(body: Sequence[Statement], count: int, given: dict[str, str] | None,
+          between: Sequence[Statement] = ()) -> Program:
+    """So many calls of a body; `old` of each call is kept under a name of its own, and looked at
+    after the last one.
+
+    Whatever the body makes is looked at then, too: so each call is of one function.
+    """
+    call: Statement = {"do": "repeat", "count": 1, "statements": list(body)} if given is None else \
+        {"do": "calls", "given": [given], "nested": 0, "statements": list(body)}
+    shape = next(([2, 2] for each in body if each.get("to") == "old"
+                  and each.get("shape") == [2, 2]), [2 if any(
+                      each.get("to") == "old" and "bounds" in each and each["bounds"] == [[1, 3]]
+                      for each in body) else 4])
+    statements: list[Statement] = []
+    for number in range(count):
+        statements += [call, _step("reshape", "old", f"kept{number}", shape=shape), *between]
+    made = dict.fromkeys(each["to"] for each in body if "to" in each)
+    names = [f"kept{number}" for number in range(count)]
+    *inputs, _ = _around([], [], [], 0)["statements"]
+    return protocol.program([*inputs, *statements, *_shown(*names, *made, "t0", "t1", "t2")])
+
+
+@verifies("replay.outputs.distinct", observe="replay")
+@verifies("replay.output.own+2", observe="replay")
+@after("effects.value.eager")
+def test_what_a_state_was_is_kept_of_each_call(subject: Subject) -> None:
+    """By each way to keep it, before each way to give the state another value; eight calls, since
+    an implementation may do less once it has seen some that are alike."""
+    for way, keeps in WAYS.items():
+        for moves in MOVES.values():
+            if way == "its bits" and moves is MOVES["twice"]:
+                continue
+            subject.check_whole(_kept(_named([*keeps, *moves], "t0"), 8, None), "replay")
+
+
+@verifies("replay.outputs.distinct", observe="replay")
+@verifies("replay.state.eager", observe="replay")
+@after("effects.value.eager")
+def test_what_a_state_was_is_kept_whatever_happens_between_the_calls(subject: Subject) -> None:
+    """Somebody looks at what was kept, or at the state; it gets another value, or another function
+    gives it one; what was kept is written to. Or what is kept is an argument, once the state."""
+    other: list[Statement] = [{"do": "sub", "to": "less", "from": ["t0", "t2"]},
+                              {"do": "assign", "target": "t0", "from": ["less"]}]
+    betweens: list[list[Statement]] = [
+        _shown("old"), _shown("t0"), [{"do": "assign", "target": "t0", "from": ["t2"]}],
+        [{"do": "assign", "target": "old", "from": ["t2"]}],
+        [{"do": "repeat", "count": 1, "statements": other}],
+        [_step("contiguous", "t0", "seen"), {"do": "realize", "names": ["seen"]}],
+        [_step("neg", "t0", "late")]]  # which waits, and is never looked at
+    for place, (way, moves) in enumerate(product(
+            ("same shape", "contiguous", "copy", "assigned"), MOVES.values())):
+        body = [*WAYS[way], *moves]
+        subject.check_whole(_kept(_named(body, "t0"), 7, None,
+                                  betweens[place % len(betweens)]), "replay")
+        given = [*WAYS[way], *_named(moves, "t0")]
+        _right_or_refused(subject, _kept(given, 7, {"x": ("t0", "t1")[place % 2]},
+                                         betweens[-place % len(betweens)]))
+
+
+@verifies("replay.outputs.distinct", observe="replay")
+@after("effects.value.eager")
+def test_what_a_state_was_is_left_of_the_last_of_many_calls(subject: Subject) -> None:
+    """The body is called several times in a row; of integers, and where it hands out all it made.
+    """
+    for count, (way, moves) in zip(cycle((1, 2, 3, 4, 5, 8)), product(WAYS, MOVES), strict=False):
+        body = _named([*WAYS[way], *MOVES[moves]], "t0")
+        if (way, moves) != ("its bits", "twice"):
+            subject.check_whole(_around([], body, _shown("old", "next", "t0", "t2"), count),
+                                "replay")
+    for way in ("same shape", "contiguous", "turned twice", "assigned"):
+        draft = Draft()
+        for number in range(2):
+            draft.add("input", dtype="int32", shape=[4], data=protocol.encode(
+                programs.pattern("int32", (4,), number)))
+        body = _named([*WAYS[way], *MOVES["where it is"]], "t0")
+        for shown in ([], _shown("old")):
+            repeat: Statement = {"do": "repeat", "count": 9, "statements": [*body, *shown]}
+            subject.check_whole(protocol.program([
+                *draft.statements, repeat, *_shown("old", "t0")]), "replay")
 
 
 @verifies("statements.refused.shapes", observe="errors")
