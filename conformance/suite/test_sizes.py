@@ -67,6 +67,27 @@ def test_reductions_at_many_lengths(subject: Subject) -> None:
 
 
 @verifies("statements.size.any")
+@verifies("statements.max.negative")
+@verifies("statements.min.positive")
+def test_rows_on_one_side_of_zero_at_many_lengths(subject: Subject) -> None:
+    """What is put behind the end of a row, to fill a block, is neither its greatest nor its least.
+    """
+    for length in (*LENGTHS, 63, 130, 200, 511):
+        draft, names = Draft(), list[str]()
+        below = -1 - np.random.default_rng(length).integers(0, 90, (3, length))
+        for dtype in ("float32", "int32", "int8", "float64"):
+            for do, rows in (("max", below), ("min", -below)):
+                x, y = given(draft, rows, dtype), given(draft, rows.T, dtype)
+                names += [draft.add(do, x, axes=[1], keepdims=False),
+                          draft.add(do, y, axes=[0], keepdims=False),
+                          draft.add(do, x, axes=[0, 1], keepdims=False)]
+        signs = given(draft, np.where(below % 5 == 0, -1, 1), "float32")
+        names += [draft.add("prod", signs, axes=[1], keepdims=False),
+                  draft.add("softmax", given(draft, below - 300, "float32"), axis=1)]
+        _checked(subject, draft, *names)
+
+
+@verifies("statements.size.any")
 def test_sums_of_more_than_two_bytes_count(subject: Subject) -> None:
     """A number whose elements a runtime may sum in parts; the parts need more than a half has."""
     for dtype in ("float32", "int32"):
