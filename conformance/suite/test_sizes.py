@@ -100,6 +100,20 @@ def test_sums_of_more_than_two_bytes_count(subject: Subject) -> None:
         _checked(subject, draft, *names)
 
 
+@verifies("statements.mean.value")
+@verifies("statements.size.any")
+def test_means_of_more_elements_than_a_half_counts(subject: Subject) -> None:
+    """A half has no number above 65504, which is also how many elements a mean divides by."""
+    for dtype in ("float16", "float32"):
+        draft = Draft()
+        x = given(draft, np.full(MANY, 3), dtype)
+        rows = given(draft, np.full((MANY, 2), [0.25, 2]), dtype)
+        names = [draft.add("mean", x, axes=[0], keepdims=False),
+                 draft.add("mean", rows, axes=[0], keepdims=True),
+                 draft.add("mean", rows, axes=[0, 1], keepdims=False)]
+        _checked(subject, draft, *names)
+
+
 @verifies("statements.size.any")
 def test_products_of_matrices_that_no_tile_divides(subject: Subject) -> None:
     for dtype in ("float32", "int32"):
