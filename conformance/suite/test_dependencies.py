@@ -3,9 +3,12 @@ spec/dependencies.md."""
 
 from __future__ import annotations
 
-from itertools import permutations
+from collections.abc import Sequence
+from itertools import permutations, product
 
 from conformance import protocol
+from conformance.generators import programs
+from conformance.generators.programs import Draft
 from conformance.oracle import checker
 from conformance.protocol import Program, Statement
 from conformance.runner.subject import Failure, Subject
@@ -49,6 +52,62 @@ def test_a_writer_runs_after_the_readers_of_what_it_overwrites(subject: Subject)
 @after("effects.value.eager")
 def test_writers_run_in_the_order_of_their_versions(subject: Subject) -> None:
     _no_findings(subject, "dependencies.waw.order", "WAW")
+
+
+#: Writes of eight elements, and of four of them, that nobody reads before the next one.
+WRITES: dict[str, tuple[int, Statement]] = {
+    "whole": (8, {"do": "assign"}),
+    "turned": (8, {"do": "store", "view": [{"do": "flip", "axes": [0]}]}),
+    "the middle": (4, {"do": "store", "view": [{"do": "shrink", "bounds": [[2, 6]]}]}),
+    "the end": (4, {"do": "store", "view": [{"do": "shrink", "bounds": [[4, 8]]}]})}
+
+
+@verifies("dependencies.waw.order", observe="schedule")
+@after("effects.value.eager")
+def test_writers_of_each_kind_run_one_after_the_other(subject: Subject) -> None:
+    """Two and three in a row; the value of the first takes longer, or that of the last."""
+    hazards = 0
+    subject.require_stated("dependencies")
+
+    def check(program: Program) -> None:
+        nonlocal hazards
+        documents = subject.documents(program)
+        hazards += sum(map(len, map(checker.hazards, documents)))
+        wrong = [str(finding) for document in documents for finding in checker.check(document)
+                 if finding.rule == "dependencies.waw.order"]
+        if wrong:
+            raise Failure("; ".join(wrong), program)
+        for seed in range(3) if "order" in subject.info.observes else ():
+            subject.check_values(program, order_seed=seed)
+
+    for names in (*product(WRITES, repeat=2), ("whole", "the end", "whole"),
+                  ("the middle", "whole", "the end"), ("turned", "the end", "the middle")):
+        for late in (0, len(names) - 1):
+            program = _written(names, late)
+            if subject.supports(program):
+                subject.check_smallest(program, check)
+    subject.met(hazards, "no program made a hazard")
+
+
+def _written(names: Sequence[str], late: int) -> Program:
+    """Writes to one value, of which one has to be computed first."""
+    draft = Draft()
+    target = draft.add("input", dtype="int32", shape=[8],
+                       data=protocol.encode(programs.pattern("int32", (8,), 0)))
+    made = []
+    for number, name in enumerate(names):
+        size, _ = WRITES[name]
+        value = draft.add("input", dtype="int32", shape=[size], data=protocol.encode(
+            programs.pattern("int32", (size,), number + 1)))
+        for _ in range(3 if number == late else 0):
+            value = draft.add("cumsum", draft.add("flip", value, axes=[0]), axis=0)
+        made.append(value)
+    draft.append({"do": "realize", "names": [target, *(
+        each for number, each in enumerate(made) if number != late)]})
+    for value, name in zip(made, names, strict=True):
+        draft.append({**WRITES[name][1], "target": target, "from": [value]})
+    draft.append({"do": "observe", "names": [target]})
+    return protocol.program(draft.statements)
 
 
 @verifies("dependencies.ranges.disjoint", observe="schedule")

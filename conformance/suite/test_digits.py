@@ -368,6 +368,25 @@ def test_functions_of_subnormal_halves_and_doubles(subject: Subject) -> None:
             draft.add("sqrt", x)
 
 
+@verifies("statements.reciprocal.rounded")
+@verifies("statements.div.rounded")
+def test_quotients_by_subnormal_numbers(subject: Subject) -> None:
+    """And such quotients, and quotients of two of them: none of these is zero or infinite."""
+    for dtype in FLOATS:
+        if subject.flushes(dtype):
+            continue
+        tiny = float(np.finfo(dtype).tiny)
+        least = float(np.finfo(dtype).smallest_subnormal)
+        with shown(subject) as draft:
+            small = np.array([tiny * 0.75, tiny * 0.9, -tiny * 0.6, tiny - least, -tiny])
+            x = given(draft, small, dtype)
+            draft.add("reciprocal", x)
+            others = given(draft, [tiny * 0.9, tiny, 1.5, -tiny * 4, 3 * least], dtype)
+            draft.add("div", others, x)
+            draft.add("div", x, given(draft, [3, 7, 1.5, 2, 5], dtype))
+            draft.add("div", x, draft.constant(draft.kinds[x], 3.0))
+
+
 @verifies("conventions.rounding.point")
 def test_subnormal_halves_and_doubles_are_rounded_like_others(subject: Subject) -> None:
     """Who does not say that they become zero keeps each of their bits."""

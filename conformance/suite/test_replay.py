@@ -130,7 +130,7 @@ def test_tensors_in_containers_are_those_of_the_call(subject: Subject) -> None:
 
 
 def _around(before: Sequence[Statement], body: Sequence[Statement], after_it: Sequence[Statement],
-            count: int = 5) -> Program:
+            count: int = 8) -> Program:
     """Realized inputs t0, t1, t2 of four elements; statements around a repeated body."""
     draft = Draft()
     for number in range(3):
