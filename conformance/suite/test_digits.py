@@ -368,6 +368,66 @@ def test_functions_of_subnormal_halves_and_doubles(subject: Subject) -> None:
             draft.add("sqrt", x)
 
 
+@verifies("statements.constant.digits")
+def test_constants_that_need_all_their_digits(subject: Subject) -> None:
+    """Seventeen of a double, nine of a single: with one less they are a neighbour."""
+    numbers = {"float64": [0.1 + 0.2, 1 / 3 + 1e-16, 2 / 3 * 1e-7, 0.7 + 0.1, 1e22 + 2.0**21],
+               "float32": [16777217 / 2**20, 0.1, 1 / 3, 1 + 2.0**-23, 9.00000095]}
+    for dtype, constants in numbers.items():
+        with shown(subject) as draft:
+            x = given(draft, [0.0, 1.0, -2.0], dtype)
+            for number in constants:
+                constant = draft.constant(draft.kinds[x], number)
+                draft.add("add", x, constant)
+                draft.add("mul", x, constant)
+
+
+@verifies("statements.and.bits")
+@verifies("statements.or.bits")
+def test_masks_of_what_a_cast_has_made_wide(subject: Subject) -> None:
+    """A negative number has all bits above its own: what is compared, divided and limited then."""
+    for narrow, wide in (("int8", "int32"), ("int16", "int64"), ("uint8", "int32"),
+                         ("int8", "uint16"), ("int32", "int64")):
+        for mask in (255, 15, 1023, 127):
+            with shown(subject, between=False) as draft:
+                x = draft.add("cast", given(draft, [-1, -100, 5, 127, 0], narrow), dtype=wide)
+                for do in ("and", "or", "xor"):
+                    bits = draft.add(do, x, draft.constant(draft.kinds[x], mask))
+                    for other, number in (("less", 130), ("maximum", 128), ("floordiv", 200),
+                                          ("mod", 256), ("minimum", 1)):
+                        draft.add(other, bits, draft.constant(draft.kinds[x], number))
+
+
+@verifies("statements.div.rounded")
+def test_quotients_by_each_power_of_two(subject: Subject) -> None:
+    """Also by those whose reciprocal the dtype has not, or has as a subnormal number."""
+    for dtype, powers in (("float16", range(-24, 16)), ("float32", range(-149, 128, 9)),
+                          ("float64", range(-1074, 1024, 61))):
+        if subject.flushes(dtype):
+            continue
+        with shown(subject) as draft:
+            for power in powers:
+                x = given(draft, np.array([0, 1, 1.5, -3]) * 2.0**max(power, powers[0]), dtype)
+                draft.add("div", x, draft.constant(draft.kinds[x], 2.0**power))
+
+
+@verifies("statements.cast.nearest")
+@verifies("statements.kind.any")
+def test_two_dtypes_of_one_size_side_by_side(subject: Subject) -> None:
+    """The same bits, cast to one dtype in one go: each as what it is."""
+    array = np.array([0xFFFF, 2, 0x80, 0x7F, 0xFF81], np.uint64) * np.uint64(0x0001000100010001)
+    for one, other in (("int8", "uint8"), ("int16", "uint16"), ("int32", "uint32"),
+                       ("int64", "uint64"), ("int32", "float32"), ("uint16", "float16")):
+        for target in ("float64", "int64"):
+            if target == "int64" and other.startswith("float"):
+                continue
+            with shown(subject, between=False) as draft:
+                for dtype in (one, other, one):
+                    x = given(draft, array.view(dtype), dtype)
+                    y = draft.add("cast", x, dtype=target)
+                    draft.add("add", y, y)
+
+
 @verifies("statements.reciprocal.rounded")
 @verifies("statements.div.rounded")
 def test_quotients_by_subnormal_numbers(subject: Subject) -> None:

@@ -503,6 +503,25 @@ def test_one_body_for_arguments_of_several_lengths(subject: Subject) -> None:
         _right_or_refused(subject, protocol.program(statements))
 
 
+@verifies("replay.readers.kept", observe="replay")
+@after("effects.value.eager")
+def test_each_of_several_states_has_somebody_who_read_it(subject: Subject) -> None:
+    """They wait or are another name of it, and the body changes all three states."""
+    body = [*ADVANCE, {"do": "sub", "to": "less", "from": ["t1", "t0"]},
+            {"do": "assign", "target": "t1", "from": ["less"]},
+            {"do": "maximum", "to": "top", "from": ["t2", "t1"]},
+            {"do": "assign", "target": "t2", "from": ["top"]}]
+    forms: list[dict[str, Any]] = [{"do": "reshape", "shape": [2, 2]}, {"do": "neg"},
+                                   {"do": "flip", "axes": [0]}]
+    for form in forms:
+        readers = [{**form, "to": f"before{n}", "from": [f"t{n}"]} for n in range(3)]
+        again = [{**form, "to": f"late{n}", "from": [f"t{n}"]} for n in range(3)]
+        once: Statement = {"do": "repeat", "count": 3, "statements": body}
+        names = [each["to"] for each in (*readers, *again)]
+        subject.check_whole(_around(readers, body, [
+            *again, once, *_shown(*names, "less", "next", "top", "t0", "t1", "t2")]), "replay")
+
+
 # What a state was before the body gave it another value -----------------------------------------
 
 

@@ -100,6 +100,20 @@ def test_sums_of_more_than_two_bytes_count(subject: Subject) -> None:
         _checked(subject, draft, *names)
 
 
+@verifies("statements.store.rest")
+@verifies("statements.size.any")
+def test_writes_behind_more_elements_than_two_bytes_count(subject: Subject) -> None:
+    for dtype, count in (("int32", 40011), ("int8", MANY)):
+        draft, names = Draft(), list[str]()
+        for start, stop in ((count - 7, count), (32766, 32770), (count // 2, count // 2 + 3000)):
+            target = draft.add("copy", given(draft, _small(count), dtype))
+            value = given(draft, 20 + _small(stop - start, 2), dtype)
+            draft.append({"do": "store", "target": target, "from": [value],
+                          "view": [{"do": "shrink", "bounds": [[start, stop]]}]})
+            names.append(target)
+        _checked(subject, draft, *names)
+
+
 @verifies("statements.mean.value")
 @verifies("statements.size.any")
 def test_means_of_more_elements_than_a_half_counts(subject: Subject) -> None:
