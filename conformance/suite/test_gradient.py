@@ -10,6 +10,7 @@ import numpy as np
 from conformance import protocol
 from conformance.generators.programs import Draft
 from conformance.protocol import Program
+from conformance.protocol.shapes import view_shape
 from conformance.runner.subject import Failure, Subject
 from conformance.suite import after, verifies
 
@@ -122,6 +123,49 @@ def test_the_derivatives_of_what_is_repeated_are_added(subject: Subject) -> None
 def test_products_with_zeros(subject: Subject) -> None:
     for numbers in ([[2, 0, 3]], [[0, 0, 4]], [[0, 0, 0]], [[1, 2, 0], [3, 0, 5]]):
         _check(subject, _apply("prod", axes=[1], keepdims=False), np.array(numbers, np.float32))
+
+
+@verifies("gradient.value.derivative", observe="gradient")
+def test_powers_of_zero(subject: Subject) -> None:
+    """By the exponent, which is above zero: near it the power stays zero."""
+    bases = np.array([[0, 2, 0], [1, 0.5, 0]], np.float32)
+
+    def power(draft: Draft, x: str) -> str:
+        return draft.add("pow", _input(draft, bases), x)
+
+    _check(subject, power)
+
+
+@verifies("gradient.value.derivative", observe="gradient")
+def test_derivatives_of_what_is_stored_through_movements(subject: Subject) -> None:
+    """Of the value that is stored, and of what it is stored to: turned, in part, every second."""
+    views: list[list[dict[str, Any]]] = [
+        [{"do": "flip", "axes": [0]}], [{"do": "flip", "axes": [0, 1]}],
+        [{"do": "shrink", "bounds": [[0, 2], [1, 3]]}, {"do": "flip", "axes": [1]}],
+        [{"do": "permute", "order": [1, 0]}, {"do": "flip", "axes": [0]}],
+        [{"do": "stride", "steps": [1, 2]}], [{"do": "flip", "axes": [1]},
+                                              {"do": "stride", "steps": [2, 2]}],
+        [{"do": "reshape", "shape": [9]}, {"do": "flip", "axes": [0]},
+         {"do": "shrink", "bounds": [[1, 8]]}]]
+    numbers = np.arange(1, 10, dtype=np.float32).reshape(3, 3)
+    for view in views:
+        region = view_shape((3, 3), view)
+
+        def stored(draft: Draft, x: str, view: list[dict[str, Any]] = view) -> str:
+            base = draft.add("neg", _input(draft, numbers))
+            draft.append({"do": "store", "target": base, "from": [draft.add("mul", x, x)],
+                          "view": view})
+            return base
+
+        def under(draft: Draft, x: str, view: list[dict[str, Any]] = view,
+                  region: tuple[int, ...] = region) -> str:
+            base = draft.add("mul", x, x)
+            draft.append({"do": "store", "target": base, "view": view, "from": [
+                _input(draft, np.full(region, 2, np.float32))]})
+            return base
+
+        _check(subject, stored, np.resize(numbers, region))
+        _check(subject, under, numbers)
 
 
 @verifies("gradient.realized.keeps+2", observe="gradient")
