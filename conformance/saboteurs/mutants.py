@@ -22,8 +22,8 @@ that has taken many times as long, what is changed does not end, and that is fou
 
 The faults are in the small runtime `conformance.saboteurs.runtime`, and in `impl`. They were
 written with only the specification at hand; `faults.json`, `faults-second.json`,
-`faults-third.json`, `faults-fourth.json` and `faults-fifth.json` have them, by kind. Mutants are
-those of `conformance.saboteurs.mutation`. No file is changed.
+`faults-third.json`, `faults-fourth.json`, `faults-fifth.json` and `faults-sixth.json` have them, by
+kind. Mutants are those of `conformance.saboteurs.mutation`. No file is changed.
 """
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ FAULTS = {"first": Path(__file__).parent / "faults.json",
           "second": Path(__file__).parent / "faults-second.json",
           "third": Path(__file__).parent / "faults-third.json",
           "fourth": Path(__file__).parent / "faults-fourth.json",
-          "fifth": Path(__file__).parent / "faults-fifth.json"}
+          "fifth": Path(__file__).parent / "faults-fifth.json",
+          "sixth": Path(__file__).parent / "faults-sixth.json"}
 RUNTIME = "conformance.saboteurs.runtime:Adapter"
 #: What is changed, and how it is driven.
 SUBJECTS = {
