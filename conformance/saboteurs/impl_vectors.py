@@ -85,6 +85,14 @@ class ConvertsInOneGo(Edit):
     old, new = "while 2 * size < wanted or", "while size > wanted < 0 or"
 
 
+class MaskedStepsAreWhole(Edit):
+    rule = "dialects.vector.within"
+    description = "of elements a few apart all are read if one of them is valid"
+    first = "test_elements_a_few_apart_under_a_mask"
+    file = "impl/functions/vector_functions.py"
+    old, new = "any_$I(~m) ? gatherm", "!any_$I(m) ? gatherm"
+
+
 class ReadsBehindTheLastElement(Edit):
     rule = "dialects.vector.within"
     description = "the last vector goes on behind the last element"

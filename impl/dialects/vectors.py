@@ -314,16 +314,20 @@ class Vectors:
         text = self._call(f"spread_{kind}", self._array(pointer, dtype), self._mask(mask, kind))
         return self._loaded(text, dtype, count)
 
-    def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int) -> Operand | None:
+    def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int,
+                       mask: Operand | None) -> Operand | None:
         """Elements that lie `step` apart, taken out of whole vectors; None where these are more
-        than gathering costs. Only memory from the first element to the last is touched.
+        than gathering costs. Only memory from the first element to the last is touched; where a
+        mask is false, none.
         """
-        # r[impl dialects.vector.memory+2]
+        # r[impl dialects.vector.memory+2, kernel.access.gated]
         if not 2 <= step <= count // 2:
             return None
-        kind = self._stored_kind(dtype, count)
-        text = self._call(f"stepped{step}_{kind}", self._array(pointer, dtype))
-        return self._loaded(text, dtype, count)
+        kind, given = self._stored_kind(dtype, count), [self._array(pointer, dtype)]
+        if mask is not None:
+            given.append(self._mask(mask, kind))
+        name = "stepped" if mask is None else "steppedm"
+        return self._loaded(self._call(f"{name}{step}_{kind}", *given), dtype, count)
 
     def vector_gated(self, condition: str, found: Operand, dtype: DType,
                      nothing: str) -> Operand:

@@ -93,7 +93,9 @@ _GCC = {
                    "(i32x16)i, (f32x16){0}, -1)")},
     "gatherm": {
         "f32x16": ("__AVX512DQ__", "__builtin_ia32_gathersiv16sf((f32x16){0}, (void *)p, i, "
-                   "__builtin_ia32_cvtd2mask512(m), 4)")},
+                   "__builtin_ia32_cvtd2mask512(m), 4)"),
+        "f32x8": ("__AVX2__", "__builtin_ia32_gathersiv8sf((f32x8){0}, (void *)p, i, "
+                  "(f32x8)m, 4)")},
     "scatter": {
         "f32x16": ("__AVX512F__", "__builtin_ia32_scattersiv16sf((void *)p, -1, i, x, 4)")},
     "scatterm": {
@@ -234,13 +236,18 @@ def _turn(kind: str) -> str:
     return _function(kind, "void turn_$K($K *v)", "\n".join(lines))
 
 
-def _stepped(step: int, kind: str) -> str:
+def _stepped(step: int, kind: str, masked: bool) -> str:
     """Elements that lie `step` apart: of neighbouring vectors each gives those that it has.
 
-    The last vector ends with the last element, so nothing behind it is read.
+    The last vector ends with the last element, so nothing behind it is read. Under a mask that
+    leaves some out they are gathered.
     """
     # r[impl dialects.vector.within]
     size = type_and_lanes(kind)[1]
+    if masked:
+        return _function(kind, f"$K steppedm{step}_$K(const $E *p, $I m)",
+                         f"  return any_$I(~m) ? gatherm_i32x{size}_$K(p, iota_i32x{size} * {step},"
+                         f" m) : stepped{step}_$K(p);")
     last = (size - 1) * step + 1 - size
     starts = [*range(0, last, size), last]
     lines, places = list[str](), [min(step * i, size - 1) for i in range(size)]
@@ -342,7 +349,8 @@ def vector_function(name: str) -> str:
     if base == "turn":
         return _turn(kind)
     if base.startswith("stepped"):
-        return _stepped(int(base.removeprefix("stepped")), kind)
+        masked = base.startswith("steppedm")
+        return _stepped(int(base.removeprefix("stepped").removeprefix("m")), kind, masked)
     if base == "dup":
         return _dup(kind)
     if base == "tohalf":

@@ -230,8 +230,8 @@ class Accesses(Values):
             found = dialect.vector_gather(pointer, (text, kind), dtype, count, mask, few)
         else:
             place = f"({pointer} + {text})"
-            stepped = dialect.vector_stepped(place, step, dtype, count) if mask is None \
-                else dialect.vector_spread(place, dtype, count, mask) if not step else None
+            stepped = dialect.vector_spread(place, dtype, count, mask) if mask and not step \
+                else dialect.vector_stepped(place, step, dtype, count, mask)
             found = stepped or dialect.vector_gather(
                 place, dialect.vector_steps(count, step), dtype, count, mask)
         if guard is None or not uniform:

@@ -181,8 +181,11 @@ class Dialect(Statements, Protocol):
                       mask: Operand | None, few: bool = False) -> Operand:
         """Values at a vector of places: of the first `count` in memory alone, if they are `few`."""
 
-    def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int) -> Operand | None:
-        """Values that lie `step` apart; None where gathering them is as good."""
+    def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int,
+                       mask: Operand | None) -> Operand | None:
+        """Values that lie `step` apart, zero where a mask is false; None where gathering them is
+        as good.
+        """
 
     def vector_spread(self, pointer: str, dtype: DType, count: int, mask: Operand) -> Operand:
         """One value wherever a mask is true, zero elsewhere."""

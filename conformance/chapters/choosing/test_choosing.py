@@ -332,7 +332,7 @@ def test_rows_of_attention_are_as_many_as_registers_hold() -> None:
         made = query.scaled_dot_product_attention(keys, values).schedule()[-1].ast
         steps = [step for step, _ in hand_steps(starting_kernel(made), limits)]
         assert f"UPCAST(1,{rows})" in [step.name for step in steps[:2]], steps
-        assert any(type(step) is Aside for step in steps) is copied, names
+        assert any(type(step) is Aside for step in steps) is copied, steps
 
 
 @verifies("choosing.product.phases")

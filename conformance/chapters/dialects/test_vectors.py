@@ -369,6 +369,26 @@ def test_elements_a_few_apart_are_taken_out_of_whole_vectors(
             assert (out == given[step % 2::step][:2 * width]).all(), (dtype, step)
 
 
+@verifies("dialects.vector.within")
+@verifies("kernel.access.gated")
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.uint8, dtypes.bool],
+                         ids=lambda d: d.name)
+def test_elements_a_few_apart_under_a_mask(dtype: DType) -> None:
+    """Memory ends behind the last one that is valid; vectors are whole, in part or not valid."""
+    for step, valid, width in ((2, 21, 8), (3, 17, 8), (2, 18, 4), (2, 33, 16)):
+        i = new_range(48, RangeKind.GLOBAL)
+        value = load(param(1, dtype), flat((i, step)), symbolic.less_than(i, valid))
+        ast = vector(elementwise(value, i), width)
+        assert any(f" steppedm{step}_" in each for each in render(ast, C()).definitions)
+        given = kb.from_host(1 + np.arange((valid - 1) * step + 1)
+                             % (1 if dtype.kind == "b" else 13), dtype)
+        out, wanted = empty(dtype, 48), empty(dtype, 48)
+        wanted[:valid] = given[::step]
+        with Context(NOOPT=1):
+            kb.run(ast, out, given)
+        assert (out == wanted).all(), (step, valid, width)
+
+
 @verifies("dialects.vector.memory+2")
 def test_copies_turned_by_the_rules_are_as_without_any() -> None:
     """Odd sizes, three axes, two operands of which one is turned, and conditions."""
