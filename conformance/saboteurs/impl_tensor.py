@@ -648,6 +648,15 @@ class WordsAreCut(ImplPatch):
         return lambda words, width, noun="buffer": ", ".join(words)[:width]
 
 
+class AllIsMultipliedFirst(Edit):
+    rule = "tensor.einsum.pairs"
+    description = "operands of einsum are all multiplied before anything is added up"
+    first = "test_axes_that_nobody_needs_are_added_up_at_once"
+    file = "impl/tensor/products.py"
+    old = "later = {*output, *\"\".join(inputs[place + 1:])}"
+    new = "later = {*\"\".join(inputs)} if place + 1 < len(inputs) else {*output}"
+
+
 class LettersNameTheFirstAxis(ImplPatch):
     rule = "tensor.einsum.diagonal"
     description = "of axes with one letter, the first element of all but one is taken"

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from string import ascii_letters
 from typing import Any, Self
 
 from impl.dtypes import as_dtype, dtypes, promoted, sum_accumulator
-from impl.errors import ShapeError
+from impl.errors import ArgumentError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast, shape_of
 from impl.gradient.windows import add_windows
@@ -127,12 +128,16 @@ class Products(Indexing):
         return self._wrap(nodes.add(total, nodes.broadcast(added, (*shape[:-1], outputs))))
 
     @classmethod
-    def einsum(cls, formula: str, *operands: Any) -> Self:
-        """A sum of products in index notation: `Tensor.einsum("ij,jk->ik", a, b)`.
+    def einsum(cls, formula: Any, *operands: Any) -> Self:
+        """A sum of products in index notation: `Tensor.einsum("ij,jk->ik", a, b)`, or with numbers
+        for letters, `Tensor.einsum(a, [0, 1], b, [1, 2], [0, 2])`.
 
         Raises:
+            ArgumentError: neither a text nor numbers for the axes of each operand are given.
             ShapeError: the formula does not fit the operands, or a letter has two sizes.
         """
+        if not isinstance(formula, str):
+            formula, operands = _of_lists((formula, *operands))
         tensors = list(operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple))
                        else operands)
         inputs, output = _parse(formula.replace(" ", ""), [len(t.shape) for t in tensors])
@@ -149,22 +154,17 @@ class Products(Indexing):
         common = tensors[0].dtype
         for tensor in tensors:
             common = promoted(common, tensor.dtype)
-        letters_all = [*output, *sorted(set(sizes) - set(output))]
-        shape = tuple(sizes[letter] for letter in letters_all)
         wide = sum_accumulator(common)
-        product: UOp | None = None
-        for letters, tensor in zip(inputs, tensors, strict=True):
-            order = tuple(sorted(range(len(letters)), key=lambda i: letters_all.index(letters[i])))
-            node = nodes.permute(cast(tensors[0]._require(tensor), wide), order)
-            node = nodes.reshape(node, tuple(
-                tensor.shape[letters.index(letter)] if letter in letters else 1
-                for letter in letters_all))
-            node = nodes.expand(node, shape)
-            product = node if product is None else nodes.mul(product, node)
-        assert product is not None
-        total = nodes.reduce(Ops.ADD, product, range(len(output), len(letters_all)))
-        result = nodes.reshape(total, shape[:len(output)])
-        return tensors[0]._wrap(cast(result, common))
+        made: tuple[str, UOp] = "", tensors[0].uop
+        for place, (letters, tensor) in enumerate(zip(inputs, tensors, strict=True)):
+            # r[impl tensor.einsum.pairs]
+            later = {*output, *"".join(inputs[place + 1:])}
+            one = _summed([(letters, cast(tensors[0]._require(tensor), wide))],
+                          later | set(made[0]))
+            made = _summed([made, one], later) if place else one
+        letters, total = made
+        order = tuple(letters.index(letter) for letter in output)
+        return tensors[0]._wrap(cast(nodes.permute(total, order), common))
 
     # Convolution
 
@@ -423,6 +423,43 @@ def _named_padding(name: str, kernel: Shape, stride: Any, dilation: Any) -> tupl
     more = [(k - 1) * gap for k, gap in zip(kernel, pair(dilation, count, "conv", "dilation"),
                                             strict=True)]
     return tuple(part for one in reversed(more) for part in (one // 2, one - one // 2))
+
+
+def _summed(parts: Sequence[tuple[str, UOp]], wanted: Iterable[str]) -> tuple[str, UOp]:
+    """The product of parts, whose axes have letters; those that are not wanted are added up."""
+    sizes: dict[str, Any] = {}
+    for letters, node in parts:
+        for letter, size in zip(letters, shape_of(node), strict=True):
+            sizes[letter] = common_size(sizes.get(letter, 1), size)
+    kept = [letter for letter in sizes if letter in wanted]
+    every = [*kept, *(letter for letter in sizes if letter not in wanted)]
+    product: UOp | None = None
+    for letters, node in parts:
+        own = dict(zip(letters, shape_of(node), strict=True))
+        node = nodes.permute(node, tuple(sorted(range(len(letters)),
+                                                key=lambda i: every.index(letters[i]))))
+        node = nodes.reshape(node, tuple(own.get(letter, 1) for letter in every))
+        node = nodes.expand(node, tuple(sizes[letter] for letter in every))
+        product = node if product is None else nodes.mul(product, node)
+    assert product is not None
+    if len(kept) < len(every):
+        product = nodes.reduce(Ops.ADD, product, range(len(kept), len(every)))
+    return "".join(kept), nodes.reshape(product, tuple(sizes[letter] for letter in kept))
+
+
+def _of_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The formula and the operands of `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
+    def word(numbers: Any) -> str:
+        return "".join("..." if each is ... else ascii_letters[each] for each in numbers)
+    count = len(given) // 2 * 2
+    try:
+        formula = ",".join(map(word, given[1:count:2]))
+        formula += "".join(f"->{word(each)}" for each in given[count:])
+    except (TypeError, IndexError) as error:
+        # r[impl errors.argument.refused]
+        raise ArgumentError("einsum", "the axes of an operand are no list of numbers from 0 to 51",
+                            'write "ij,jk->ik", a, b or a, [0, 1], b, [1, 2], [0, 2]') from error
+    return formula, given[:count:2]
 
 
 def _on_diagonals(letters: str, tensor: Any) -> tuple[str, Any]:

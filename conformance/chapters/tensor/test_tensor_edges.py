@@ -11,6 +11,7 @@ import pytest
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable
 from impl.errors import ArgumentError, AxisError, ReplayError, ShapeError
+from impl.kernel.analysis import estimate
 
 IMAGE = Tensor(np.ones((1, 1, 6, 6), np.float32))
 KERNEL = Tensor(np.ones((1, 1, 2, 2), np.float32))
@@ -78,6 +79,31 @@ def test_letters_that_stand_several_times(formula: str) -> None:
     given = [np.arange(3.0 ** rank, dtype=np.float32).reshape((3,) * rank) for rank in ranks]
     found = Tensor.einsum(formula, *map(Tensor, given))
     assert found.tolist() == np.einsum(formula, *given).tolist()
+
+
+@verifies("tensor.einsum.pairs")
+def test_axes_that_nobody_needs_are_added_up_at_once() -> None:
+    rng = np.random.default_rng(0)
+    sizes = dict(zip("abcdef", (3, 4, 5, 6, 2, 7), strict=True))
+    for formula, most in (("ab,bc,cd->ad", 150), ("ab,cd->a", 45), ("ab,ac,ad->a", 51),
+                          ("ab,bc,ca->", 75), ("ba,cb,dc,ed->ea", 186), ("a,b,c->cab", 72),
+                          ("abc,cd,be->ade", 504), ("ab,ab,ab->ba", 24), ("abcdef->ebd", 5040)):
+        parts = formula.partition("->")[0].split(",")
+        given = [rng.integers(-4, 5, [sizes[each] for each in part]).astype(np.float32)
+                 for part in parts]
+        found = Tensor.einsum(formula, *map(Tensor, given))
+        work = sum(estimate(item.ast).operations for item in found.schedule())
+        np.testing.assert_array_equal(found.numpy(), np.einsum(formula, *given), formula)
+        assert work <= 2 * most, (formula, work)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = Tensor.einsum(Tensor(x), [0, 1], Tensor(x), [2, 1], [0, 2])
+    assert found.tolist() == Tensor.einsum(Tensor(x), [0, ...], Tensor(x), [2, ...],
+                                           [0, 2]).tolist() == (x @ x.T).tolist()
+    for axes in (3, [99], ["i"]):
+        with pytest.raises(ArgumentError, match="einsum"):
+            Tensor.einsum(Tensor(x), axes)
+    one = Tensor.einsum("ij,jk,jl->ikl", Tensor(x), Tensor(x[:1].T), Tensor(x[:, :1].T))
+    assert one.shape == (2, 1, 2)
 
 
 @verifies("tensor.arguments.refused+2")
