@@ -36,6 +36,7 @@ import random
 import resource
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -319,8 +320,11 @@ def _limit(seconds: int, asked: Asked) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, asked.busy + GRACE))
 
 
-def _in_child(change: Change, asked: Asked, answer: Connection) -> None:
+def _in_child(change: Change, asked: Asked, folder: str, answer: Connection) -> None:
     os.setsid()
+    # What is kept on disk has the version of the code that stands in its files: a change in memory
+    # would take the texts of other code, and leave its own behind.
+    os.environ["CACHE_FOLDER"] = folder
     last, began = ["the first program"], [process_time()]
 
     def tell(name: str) -> None:
@@ -358,9 +362,14 @@ def tried(change: Change, asked: Asked) -> str:
         return EQUIVALENT + reason
     if not asked.meets(change):
         return UNREACHED
+    with tempfile.TemporaryDirectory(prefix="mutant-", ignore_cleanup_errors=True) as folder:
+        return _answer(change, asked, folder)
+
+
+def _answer(change: Change, asked: Asked, folder: str) -> str:
     mine, other = get_context("fork").Pipe(False)
     process = get_context("fork").Process(target=_in_child,
-                                          args=(change, asked, other))
+                                          args=(change, asked, folder, other))
     process.start()
     other.close()
     try:

@@ -229,6 +229,9 @@ def run_tests(file: str, number: int, tests: Sequence[str]) -> int:
 
 def _in_child(file: str, number: int, tests: Sequence[str], environment: dict[str, str]) -> None:
     os.setsid()
+    if number >= 0:  # see `mutants._in_child`
+        environment = {**environment,
+                       "CACHE_FOLDER": tempfile.mkdtemp(dir=environment["CACHE_FOLDER"])}
     os.environ.update(environment)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):

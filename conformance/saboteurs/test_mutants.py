@@ -1,6 +1,9 @@
 """What measures the portable suite: faults can be made, and some are found."""
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from conformance.saboteurs import mutants
@@ -68,3 +71,14 @@ def test_what_shows_the_same_is_no_part_of_the_rate() -> None:
     found = [mutants.tried(each, mutants.Asked(0, "quick", usual)) for each in (same, other)]
     assert found[0] == mutants.UNCHANGED != found[1]
     assert mutants.table([(same, found[0])]) == "1 more show what the code itself shows"
+
+
+def test_each_change_has_a_cache_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on disk is of the code as it stands: a change would hide behind it, and spoil it."""
+    def folder(*_: object) -> str:
+        return os.environ["CACHE_FOLDER"]
+    monkeypatch.setattr(mutants, "found_by", folder)
+    fault = mutants.written(name="what is empty keeps an element")[0]
+    first, second = (mutants.tried(fault, mutants.Asked(0)) for _ in range(2))
+    assert first != second and not Path(first).exists()
+    assert os.environ.get("CACHE_FOLDER") not in (first, second)

@@ -174,10 +174,13 @@ def test_quotients_of_sums_whose_first_term_is_a_multiple(subject: Subject) -> N
                 for numbers in ([0, 1, 5, 255, 7, 16, 200], [0, 3, 4, 255, 100, 16, 15]))
         _divided(draft, x, y)
         _divided(draft, x, draft.add("neg", y))
+        small = draft.add("cast", given(draft, [-128, -3, -1, 0, 5, 127, -2], "int8"),
+                          dtype="int32")
+        _divided(draft, x, small, (128, 200, 1000))
 
 
-def _divided(draft: Draft, x: str, y: str) -> None:
-    for number in (4, 3, 16):
+def _divided(draft: Draft, x: str, y: str, numbers: Sequence[int] = (4, 3, 16)) -> None:
+    for number in numbers:
         known = draft.constant(draft.kinds[x], number)
         total = draft.add("add", draft.add("mul", x, known), y)
         for do in ("floordiv", "mod"):
