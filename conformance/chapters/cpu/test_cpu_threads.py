@@ -455,7 +455,8 @@ def test_the_number_of_threads_is_part_of_the_keys() -> None:
             shapes.append(program.shape[1])
             texts.append(program.source or "")
     assert len(keys) == 3 and shapes == [1, 2, 3]
-    assert "thread" not in texts[0] and "void softmax(void **args) {" in texts[0]
+    assert "long thread" not in texts[0] and "long thread" in texts[1]
+    assert "void softmax(void **args) {" in texts[0]
     assert Device["CPU"].limits.threads == cpu.processors()
 
 
