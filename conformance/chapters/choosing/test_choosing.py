@@ -468,8 +468,11 @@ def test_a_table_of_few_numbers_is_read_from_a_register(device: str, size: int) 
             alone, total = scalar_work(found.schedule()[-1].ast, WIDE)
             assert alone <= 0.2 * total
         assert (found.numpy() == (table[codes % size] * x).sum(1)).all()
-        assert (given[places.reshape(-1)] * 2).numpy().tolist() == (
-            table[codes % size] * 2).reshape(-1).tolist()
+        doubled = given[places.reshape(-1)] * 2
+        # What it is called with 16 lanes, on whatever processor this runs.
+        text = render(optimize(starting_kernel(doubled.schedule()[-1].ast), WIDE), C()).body
+        assert ("table_" in text) is (size == 16)
+        assert doubled.numpy().tolist() == (table[codes % size] * 2).reshape(-1).tolist()
 
 
 @verifies("choosing.window.apart")
