@@ -648,6 +648,14 @@ class WordsAreCut(ImplPatch):
         return lambda words, width, noun="buffer": ", ".join(words)[:width]
 
 
+class LongRowsAreComparedWhole(Edit):
+    rule = "tensor.searchsorted.halved"
+    description = "each value is compared with all of a thousand sorted elements"
+    first = "test_places_in_long_sorted_rows"
+    file = "impl/tensor/statistics.py"
+    old, new = "_MOST_COUNTED = 64", "_MOST_COUNTED = 1 << 20"
+
+
 class AllIsMultipliedFirst(Edit):
     rule = "tensor.einsum.pairs"
     description = "operands of einsum are all multiplied before anything is added up"

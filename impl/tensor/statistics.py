@@ -6,6 +6,7 @@ Chapter: spec/tensor.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -287,13 +288,32 @@ class Statistics(Spatial):
             return self.gather(-1, sorter).searchsorted(values, right, side)
         theirs = self._tensor(values)
         after = right if side is None else side == "right"
+
+        def is_before(x: Self, many: Self) -> Self:  # NaN is greater than every number
+            before = x <= many if after else x < many
+            return before | (many.isnan() if after else many.isnan() & x.isnan().logical_not())
+        length: Any = self.shape[-1]
+        if type(length) is int and length > _MOST_COUNTED:
+            return self._halved(theirs, is_before)
         x, many = self.unsqueeze(-2), theirs.unsqueeze(-1)
         if len(self.shape) == 1:
             x = self.reshape((1,) * len(theirs.shape) + self.shape)
-        # NaN is greater than every number.
-        before = x <= many if after else x < many
-        unknown = many.isnan() if after else many.isnan() & x.isnan().logical_not()
-        return (before | unknown).sum(-1).cast(dtypes.int32)
+        return is_before(x, many).sum(-1).cast(dtypes.int32)
+
+    def _halved(self, many: Self, is_before: Callable[[Self, Self], Self]) -> Self:
+        """How many elements of this last axis are before each of many, which is asked of one of
+        them for each bit of their number.
+        """
+        # r[impl tensor.searchsorted.halved]
+        length: int = self.shape[-1]
+        place = many._full_of(0, many.shape).cast(dtypes.int32)
+        for bit in reversed(range(length.bit_length())):
+            further = place + (1 << bit)
+            at = further.minimum(length) - 1
+            element = self.gather(-1, at) if len(self.shape) > 1 else \
+                self.gather(0, at.flatten()).reshape(at.shape)
+            place = ((further <= length) & is_before(element, many)).where(further, place)
+        return place
 
     def bucketize(self, boundaries: Any, right: bool = False) -> Self:
         """In which of the parts between sorted boundaries each element lies, as int32."""
@@ -560,6 +580,8 @@ _COMBINED = {"sum": Ops.ADD, "prod": Ops.MUL, "mean": Ops.ADD, "amax": Ops.MAXIM
              "amin": Ops.MINIMUM}
 #: Axes of up to so many elements are compared, every element with every other one.
 _SHORT = 1024
+#: Of so many sorted elements all are compared with each value; of more, one for each bit.
+_MOST_COUNTED = 64
 
 
 def _extreme_along(op: Ops, base: UOp, place: UOp, values: UOp, axis: int) -> UOp:

@@ -10,6 +10,7 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, Variable
+from impl.dtypes import dtypes
 from impl.errors import ArgumentError, AxisError, ReplayError, ShapeError
 from impl.kernel.analysis import estimate
 
@@ -79,6 +80,28 @@ def test_letters_that_stand_several_times(formula: str) -> None:
     given = [np.arange(3.0 ** rank, dtype=np.float32).reshape((3,) * rank) for rank in ranks]
     found = Tensor.einsum(formula, *map(Tensor, given))
     assert found.tolist() == np.einsum(formula, *given).tolist()
+
+
+@verifies("tensor.searchsorted.halved")
+@pytest.mark.parametrize("length", [64, 65, 127, 128, 1000])
+def test_places_in_long_sorted_rows(length: int) -> None:
+    """Of equal numbers, infinities and NaN; in one row, and in a row for each row of values."""
+    rng = np.random.default_rng(length)
+    edges = np.sort(rng.integers(0, length // 2, length)).astype(np.float32)
+    edges[0], edges[-2:] = -np.inf, np.nan
+    values = rng.integers(-2, length // 2 + 2, 50).astype(np.float32)
+    values[:3] = np.nan, np.inf, -np.inf
+    rows = np.stack([edges, np.arange(length, dtype=np.float32)])
+    for side in ("left", "right"):
+        found = Tensor(edges).searchsorted(Tensor(values), side=side)
+        assert found.dtype is dtypes.int32
+        assert found.tolist() == np.searchsorted(edges, values, side).tolist()
+        several = Tensor(rows).searchsorted(Tensor(np.stack([values, values / 2])), side=side)
+        assert several.tolist() == [np.searchsorted(row, each, side).tolist()
+                                    for row, each in zip(rows, (values, values / 2), strict=True)]
+    work = sum(estimate(item.ast).operations for item in Tensor(edges).searchsorted(
+        Tensor(values)).schedule())
+    assert length < 1000 or work < 50 * length
 
 
 @verifies("tensor.einsum.pairs")
