@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -92,13 +92,14 @@ def test_places_in_long_sorted_rows(length: int) -> None:
     values = rng.integers(-2, length // 2 + 2, 50).astype(np.float32)
     values[:3] = np.nan, np.inf, -np.inf
     rows = np.stack([edges, np.arange(length, dtype=np.float32)])
-    for side in ("left", "right"):
+    sides: tuple[Literal["left", "right"], ...] = ("left", "right")
+    for side in sides:
         found = Tensor(edges).searchsorted(Tensor(values), side=side)
         assert found.dtype is dtypes.int32
         assert found.tolist() == np.searchsorted(edges, values, side).tolist()
         several = Tensor(rows).searchsorted(Tensor(np.stack([values, values / 2])), side=side)
         assert several.tolist() == [np.searchsorted(row, each, side).tolist()
-                                    for row, each in zip(rows, (values, values / 2), strict=True)]
+                                    for row, each in ((rows[0], values), (rows[1], values / 2))]
     work = sum(estimate(item.ast).operations for item in Tensor(edges).searchsorted(
         Tensor(values)).schedule())
     assert length < 1000 or work < 50 * length
