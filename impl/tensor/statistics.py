@@ -293,7 +293,8 @@ class Statistics(Spatial):
             before = x <= many if after else x < many
             return before | (many.isnan() if after else many.isnan() & x.isnan().logical_not())
         length: Any = self.shape[-1]
-        if type(length) is int and length > _MOST_COUNTED:
+        together = len(self.shape) == 1 or self.shape[:-1] == theirs.shape[:-1]
+        if type(length) is int and length > _MOST_COUNTED and together:
             return self._halved(theirs, is_before)
         x, many = self.unsqueeze(-2), theirs.unsqueeze(-1)
         if len(self.shape) == 1:
@@ -304,7 +305,7 @@ class Statistics(Spatial):
         """How many elements of this last axis are before each of many, which is asked of one of
         them for each bit of their number.
         """
-        # r[impl tensor.searchsorted.halved]
+        # r[impl tensor.searchsorted.halved+2]
         length: int = self.shape[-1]
         place = many._full_of(0, many.shape).cast(dtypes.int32)
         for bit in reversed(range(length.bit_length())):

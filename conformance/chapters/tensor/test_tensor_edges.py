@@ -82,7 +82,7 @@ def test_letters_that_stand_several_times(formula: str) -> None:
     assert found.tolist() == np.einsum(formula, *given).tolist()
 
 
-@verifies("tensor.searchsorted.halved")
+@verifies("tensor.searchsorted.halved+2")
 @pytest.mark.parametrize("length", [64, 65, 127, 128, 1000])
 def test_places_in_long_sorted_rows(length: int) -> None:
     """Of equal numbers, infinities and NaN; in one row, and in a row for each row of values."""
@@ -100,6 +100,8 @@ def test_places_in_long_sorted_rows(length: int) -> None:
         several = Tensor(rows).searchsorted(Tensor(np.stack([values, values / 2])), side=side)
         assert several.tolist() == [np.searchsorted(row, each, side).tolist()
                                     for row, each in ((rows[0], values), (rows[1], values / 2))]
+    shared = Tensor(rows).searchsorted(Tensor(values))  # the same values for each row
+    assert shared.tolist() == [np.searchsorted(row, values).tolist() for row in rows]
     work = sum(estimate(item.ast).operations for item in Tensor(edges).searchsorted(
         Tensor(values)).schedule())
     assert length < 1000 or work < 50 * length
