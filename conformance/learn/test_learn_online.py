@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,6 +105,21 @@ def test_a_wrong_one_is_shown_the_smallest_counterexample(parts: dict[str, Any],
     assert said in said_of(parts)
 
 
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """A copy of a module declares its step once more: afterwards the declared one is ours again."""
+    step: Any = importlib.import_module("impl.steps.step")
+    importlib.import_module("impl.blocking.online")
+    kept = [(known, known.copy()) for known in (step.STEPS, step.DECLARED, step.OF_LANES)]
+    asked = step.ASKED_FOR[:]
+    yield
+    for known, before in kept:
+        known.clear()
+        known.update(before)
+    step.ASKED_FOR[:] = asked
+
+
+@pytest.mark.usefixtures("registry")
 def test_the_step_of_the_runtime_asks_the_reader() -> None:
     """The same nodes as ours, made of the reader's functions."""
     module = published(importlib.import_module("impl.blocking.online"))
