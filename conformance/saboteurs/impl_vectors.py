@@ -100,6 +100,39 @@ class ReadsBehindTheLastElement(Edit):
     old, new = "starts = [*range(0, last, size), last]", "starts = [*range(0, last + size, size)]"
 
 
+class MasksOfNothingNameAddresses(Edit):
+    rule = "dialects.vector.nowhere"
+    description = "what a mask selects is loaded without a look at the mask"
+    first = "test_a_mask_of_nothing_asks_for_no_memory"
+    file = "impl/functions/vector_functions.py"
+    old = '"  if (!any_$I(m)) return ($K){0};\\n" + _either(base, kind, loop)'
+    new = "_either(base, kind, loop)"
+
+
+class BytesOfTheUpperHalfAreForgotten(Edit):
+    rule = "dialects.vector.nowhere"
+    description = "of 64 bits that say which bytes are chosen 32 are looked at"
+    first = "test_one_element_that_a_mask_selects_is_loaded_and_stored"
+    file = "impl/functions/vector_functions.py"
+    old, new = '"return {} != 0;"', '"return {};"'
+
+
+class BoundsAreBytes(Edit):
+    rule = "render.mask.places"
+    description = "a bound beyond the places of a vector loses its upper bits"
+    first = "test_places_are_compared_with_bounds_near_and_far"
+    file = "impl/dialects/vectors.py"
+    old, new = 'nearest = self._call("nearest", bound, str(count))', "nearest = bound"
+
+
+class PlacesAreIndices(Edit):
+    rule = "render.mask.places"
+    description = "bytes are chosen by comparing places of 32 bits"
+    first = "test_a_mask_of_bytes_is_compared_as_bytes"
+    file = "impl/render/masks.py"
+    old, new = "or not 0 < bits < _OF_INDICES:", "or not 0 < bits < 0:"
+
+
 class CutsNoSquares(ImplPatch):
     rule = "choosing.plain.lanes"
     description = "what is read along one loop and stored along another is no square of lanes"

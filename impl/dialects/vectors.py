@@ -242,6 +242,18 @@ class Vectors:
         self.needed.setdefault(f"iota_{kind}")
         return f"iota_{kind}", kind
 
+    def vector_within(self, op: Ops, count: int, bits: int, bound: str, turned: bool) -> Operand:
+        """How 0, 1, 2, ... compare with a number, or the number with them; elements have `bits`.
+
+        A bound beyond all places is as good as the next one to them, which few bits hold.
+        """
+        # r[impl render.mask.places]
+        kind = self._kind(f"i{max(bits, 8 if count < 1 << 7 else 16)}x{count}")
+        self.needed.setdefault(f"iota_{kind}")
+        nearest = self._call("nearest", bound, str(count))
+        sides = f"iota_{kind}", self._call(f"dup_{kind}", nearest)
+        return f"({sides[turned]} {COMPARED[op]} {sides[not turned]})", kind
+
     def element(self, dtype: DType, operand: Operand, place: int) -> str:
         """One element of a vector, as a number."""
         text, kind = operand

@@ -47,6 +47,9 @@ _FIXED = {
     "from_bfloat16": INLINE + """float from_bfloat16(unsigned short x) {
   return unbits_f32((int)((unsigned int)x << 16));
 }""",
+    # r[impl render.mask.places]
+    "nearest": INLINE + "long nearest(long x, long most) "
+    "{ return x < -1 ? -1 : x > most ? most : x; }",
     "fence": """#if defined(__SSE__) && defined(__GNUC__) && !defined(__clang__)
 #define fence() __builtin_ia32_sfence()
 #else

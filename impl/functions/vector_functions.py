@@ -110,8 +110,33 @@ _GCC = {
 _GCC["lower"] = {kind: (feature, call.replace("max", "min"))
                  for kind, (feature, call) in _GCC["higher"].items()}
 _GCC["any"] = {"i32x16": ("__AVX512DQ__", "__builtin_ia32_cvtd2mask512(x)"),
+               "i64x8": ("__AVX512DQ__", "__builtin_ia32_cvtq2mask512((_WIDE)x)"),
+               "i64x4": ("__AVX__", "__builtin_ia32_movmskpd256((f64x4)x)"),
+               "i64x2": ("__SSE2__", "__builtin_ia32_movmskpd((f64x2)x)"),
                "i32x8": ("__AVX__", "__builtin_ia32_movmskps256((f32x8)x)"),
-               "i32x4": ("__SSE__", "__builtin_ia32_movmskps((f32x4)x)")}
+               "i32x4": ("__SSE__", "__builtin_ia32_movmskps((f32x4)x)"),
+               "i8x32": ("__AVX2__", "__builtin_ia32_pmovmskb256((_BYTES)x)"),
+               "i8x16": ("__SSE2__", "__builtin_ia32_pmovmskb128((_BYTES)x)"),
+               "i16x16": ("__AVX2__", "__builtin_ia32_pmovmskb256((_BYTES)x)"),
+               "i16x8": ("__SSE2__", "__builtin_ia32_pmovmskb128((_BYTES)x)")}
+
+
+def _narrow(width: int, letter: str, letters: str) -> None:
+    """Loads and stores under a mask of elements of one or two bytes."""
+    for size in (16, 32, 64):
+        lanes = size // width
+        kind, same = f"i{8 * width}x{lanes}", "_BYTES" if width == 1 else f"i16x{lanes}"
+        feature = "__AVX512BW__" if size == 64 else "__AVX512VL__"
+        mask = f"__builtin_ia32_cvt{letter}2mask{8 * size}(({same})m)"
+        name = f"dqu{letters}{8 * size}_mask"
+        _GCC["masked"][kind] = feature, f"__builtin_ia32_load{name}($P, ({same}){{0}}, {mask})"
+        _GCC["put"][kind] = feature, f"__builtin_ia32_store{name}($P, ({same})x, {mask})"
+        if size == 64:
+            _GCC["any"][kind] = feature, mask.replace("m)", "x)")
+
+
+_narrow(1, "b", "qi")
+_narrow(2, "w", "hi")
 #: Integers go through the memory instructions of floats of the same width.
 _AS_FLOAT = ("masked", "put", "gather", "table", "gatherm", "scatter", "scatterm", "stream")
 
@@ -121,12 +146,16 @@ def _either(base: str, kind: str, portable: str, form: str = "return {};") -> st
     short, count = type_and_lanes(kind)
     size = SIZES[short] * count  # GCC's instructions take `long long`, of which it thinks apart
     wide = f"long long __attribute__((vector_size({size})))"
-    same = kind if short[0] == "f" or base not in _AS_FLOAT else f"f{bits(kind)}x{count}"
+    letter = "i" if bits(kind) < 32 else "f"
+    same = kind if short[0] == "f" or base not in _AS_FLOAT else f"{letter}{bits(kind)}x{count}"
     if same not in _GCC.get(base, {}):
         return f"  {portable}"
     feature, call = _GCC[base][same]
+    call = call.replace("_BYTES", f"char __attribute__((vector_size({size})))")
     call = call.replace("_WIDE", wide).replace("$P", "(void *)((long)p + at * (long)sizeof *p)")
-    if same != kind:
+    if letter == "i" and base == "masked":
+        call = f"({kind}){call}"
+    elif same != kind:
         given = call.replace("x,", f"({same})x,").replace(", x)", f", ({same})x)")
         call = f"({kind}){given}" if form.startswith("return {}") else given
     return (f"#if defined({feature}) && defined(__GNUC__) && !defined(__clang__)\n"
@@ -288,14 +317,16 @@ def _move(base: str, kind: str, index: str = "") -> str:
     """Loads and stores of elements that lie anywhere, or that a mask selects."""
     _, count = type_and_lanes(kind)
     if base == "masked":
-        loop = ("$K r = {0};\n  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[at + l];\n"
-                "  return r;")
+        # r[impl dialects.vector.nowhere]
+        loop = ("if (!any_$I(~m)) return *(const $Ku *)(p + at);\n  $K r = {0};\n"
+                "  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[at + l];\n  return r;")
         return _function(kind, "$K masked_$K(const $E *p, long at, $I m)",
-                         _either(base, kind, loop))
+                         "  if (!any_$I(m)) return ($K){0};\n" + _either(base, kind, loop))
     if base == "put":
-        loop = "for (long l = 0; l < $N; l++) if (m[l]) p[at + l] = x[l];"
+        loop = ("if (!any_$I(~m)) { *($Ku *)(p + at) = x; return; }\n"
+                "  for (long l = 0; l < $N; l++) if (m[l]) p[at + l] = x[l];")
         return _function(kind, "void put_$K($E *p, long at, $K x, $I m)",
-                         _either(base, kind, loop, "{};"))
+                         "  if (!any_$I(m)) return;\n" + _either(base, kind, loop, "{};"))
     if base == "stream":
         plain = "*($Ku *)p = x;"
         near = _either(base, kind, plain, f"if (((long)p & {bits(kind) * count // 8 - 1}) == 0) "
@@ -384,7 +415,7 @@ def _instruction(base: str, kind: str) -> str:
     """What a processor may have an instruction for, or be it from masks or element by element."""
     if base == "any":
         return _function(kind, "int any_$K($K x)", _either(
-            base, kind, "return fold_or_$K(x) != 0;"))
+            base, kind, "return fold_or_$K(x) != 0;", "return {} != 0;"))  # of up to 64 bits
     if base == "scale":
         body = TEMPLATES["scale"].partition("{\n")[2].rpartition("}")[0].strip()
         return _function(kind, "$K scale_$K($K x, $K n)", _either(base, kind, body))

@@ -97,6 +97,9 @@ class Dialect(Statements, Protocol):
     def vector_places(self, count: int) -> Operand:
         """0, 1, 2, ..."""
 
+    def vector_within(self, op: Ops, count: int, bits: int, bound: str, turned: bool) -> Operand:
+        """How 0, 1, 2, ... compare with a number, or the number with them; elements have `bits`."""
+
     def vector_steps(self, count: int, step: int) -> Operand:
         """0, step, 2 * step, ..."""
 

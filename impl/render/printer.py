@@ -29,6 +29,7 @@ from impl.lowering.legal import legalize
 from impl.lowering.lower import lower
 from impl.render.cascade import Cascades
 from impl.render.dialect import Dialect, Launched, Operand
+from impl.render.masks import compared_places
 from impl.render.matrices import Fragments
 from impl.render.names import identifier
 from impl.render.source import SourceText
@@ -316,6 +317,9 @@ class _Printer(Cascades, Fragments):
     def _whole_operation(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                          vector: UOp) -> list[Operand]:
         """The operation on whole vectors."""
+        within = compared_places(self, node, wide, at, vector)
+        if within is not None:
+            return within
         plain = node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and _plain(node)
         narrow = all(_is_narrow(part) for part in (node, *node.src)
                      if part.dtype is dtypes.index)

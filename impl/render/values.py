@@ -8,6 +8,7 @@ from impl.dtypes import HALF, DType
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import Analysis, next_loads
 from impl.kernel.analysis import Way, exchanged, stage_of
+from impl.lowering.chosen import chosen_bits
 from impl.lowering.lower import Lowered
 from impl.lowering.phases import cut_phases
 from impl.lowering.waits import place_waits
@@ -37,6 +38,7 @@ class Values:
         self.shared: frozenset[UOp] = place_waits(low, kept) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
         self.warps = {loop for node in self.known.order for loop in exchanged(node)}
+        self.chosen = chosen_bits(self.known)
         self.warp = 1  # how many lanes run an iteration of the stage, to exchange values
         self.unrolled = self._loops_over(kept)
         most = self.groups.widest if self.groups else 1

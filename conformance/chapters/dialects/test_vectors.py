@@ -19,6 +19,7 @@ from impl.device import Device
 from impl.dialects import C
 from impl.dtypes import ALL, DType, dtypes
 from impl.functions.definitions import definition
+from impl.functions.types import mask_of
 from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
 from impl.render import render
 from impl.searching import with_steps
@@ -210,6 +211,65 @@ def test_stores_of_all_sorts(checks: Checks, dtype: DType) -> None:
                     store(param(0, dtype), symbolic.add(symbolic.mul(i, 2), 64),
                           load(param(1, dtype), i)), prefix=(i,))
     checks.add(two, before, [given], dtype, (8, 16))
+
+
+@verifies("render.mask.places")
+@pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
+def test_places_are_compared_with_bounds_near_and_far(checks: Checks, dtype: DType) -> None:
+    """In a loop of vectors, with the place on either side, and bounds that no byte holds."""
+    row, i = new_range(300, RangeKind.GLOBAL), new_range(256, RangeKind.GLOBAL)
+    given = np.resize(kb.special(dtype), 256)
+    for op in sorted(COMPARISONS, key=lambda each: each.name):
+        for apart, first in ((3, -400), (1 << 33, -(1 << 34))):
+            bound = symbolic.add(symbolic.mul(row, apart), first)
+            sides = [symbolic.add(i, 3), bound]
+            for inside in (kb.apply(op, *sides), kb.apply(op, *sides[::-1])):
+                value = load(param(1, dtype), i, inside)
+                ast = kb.kernel(store(param(0, dtype), flat((row, 256), (i, 1)), value),
+                                prefix=(row, i))
+                checks.add(ast, empty(dtype, 300 * 256), [given], dtype, (64 // dtype.itemsize,))
+
+
+@verifies("render.mask.places")
+def test_a_mask_of_bytes_is_compared_as_bytes() -> None:
+    """One register, where the places as indices take four; a wider choice keeps the indices."""
+    i = new_range(256, RangeKind.GLOBAL)
+    inside = symbolic.less_than(symbolic.add(i, 3), 100)
+    for dtype, kind in ((dtypes.int8, "i8x64"), (dtypes.bfloat16, "i16x64"),
+                        (dtypes.float32, "i32x64")):
+        text = render(vector(elementwise(load(param(1, dtype), i, inside), i), 64), C()).body
+        assert set(re.findall(r"iota_(\w+)", text)) == {kind}, text
+
+
+@verifies("dialects.vector.nowhere")
+@pytest.mark.parametrize("kind", ["f32x16", "f64x8", "i8x64", "u16x16", "i64x2", "f32x4"])
+def test_a_mask_of_nothing_asks_for_no_memory(kind: str) -> None:
+    """Whatever the processor, and before anything else."""
+    for name, given in (("masked", "return ("), ("put", "return;")):
+        first = definition(f"{name}_{kind}")[0].splitlines()[1]
+        assert first.startswith(f"  if (!any_{mask_of(kind)}(m)) {given}"), first
+
+
+@verifies("dialects.vector.nowhere")
+@pytest.mark.skipif("avx2" not in own_features(), reason="another processor")
+@pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", "native"])
+@pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.float16, dtypes.float32, dtypes.int64],
+                         ids=lambda d: d.name)
+def test_one_element_that_a_mask_selects_is_loaded_and_stored(dtype: DType, target: str) -> None:
+    """The first, the last or another, and each of 64 bytes."""
+    count = 64 // dtype.itemsize
+    row, i = new_range(count, RangeKind.GLOBAL), new_range(count, RangeKind.GLOBAL)
+    given = kb.from_host(np.arange(1, count + 1), dtype)
+    inside, index = kb.apply(Ops.CMPEQ, i, row), flat((row, count), (i, 1))
+    taken = store(param(0, dtype), index, load(param(1, dtype), i, inside))
+    put = store(param(2, dtype), index, load(param(1, dtype), i), valid=inside)
+    ast = vector(kb.kernel(taken, put, prefix=(row, i)), count)
+    out, written = empty(dtype, count * count), empty(dtype, count * count)
+    with Context(NOOPT=1, CPU_TARGET=target):
+        kb.run(ast, out, given, written)
+    wanted = np.diag(np.arange(1, count + 1)).ravel()
+    for found in (out, written):
+        np.testing.assert_array_equal(kb.to_host(found, dtype), wanted)
 
 
 @verifies("dialects.vector.equal")
