@@ -2,7 +2,7 @@
 
 Complex numbers are pairs of real tensors: `impl.complex`. A transform of n values is a product with
 a matrix where n is small or prime, and transforms of two factors of n else, n * (n1 + n2) products
-in all. So it is computed by the kernels of any tensor, on any device, and gradients flow through.
+in all; of a large prime it is a convolution, by transforms of a power of two. So it is computed by the kernels of any tensor, on any device, and gradients flow through.
 """
 from __future__ import annotations
 
@@ -23,20 +23,46 @@ __all__ = ["Complex", "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "iff
 
 #: Transforms of so many values are one product with a matrix.
 _WHOLE = 64
+#: Prime numbers of values above this are no product with a matrix.
+_PRIME = 512
 
 
 def __getattr__(name: str) -> NoReturn:
     raise name_missing("fft", name, __all__, {})
 
 
-# ---------------------------------------------------------------- the transform of the last axis
+# ---------------------------------------------------------------- the transform of one axis
+
+#: Which parts of the results are wanted: the real ones, the others, both after each other.
+_REAL, _IMAG, _BOTH = (0,), (1,), (0, 1)
+
 
 @functools.lru_cache(maxsize=64)
-def _waves(rows: int, columns: int, n: int, double: bool) -> tuple[np.ndarray, np.ndarray]:
+def _waves(rows: int, columns: int, n: int) -> np.ndarray:
     """cos and sin of 2 pi j k / n for each j below rows and k below columns."""
     angle = 2 * np.pi / n * (np.arange(rows)[:, None] * np.arange(columns) % n)
+    return np.stack([np.cos(angle), np.sin(angle)])
+
+
+@functools.lru_cache(maxsize=64)
+def _matrix(n: int, have: int, keep: int, given: int, wanted: tuple[int, ...], sign: int,
+            double: bool) -> np.ndarray:
+    """The transform as a matrix: of the first `have` values, one or two parts of each, the wanted
+    parts of the first `keep` results.
+    """
+    cos, sin = _waves(keep, have, n)
+    parts = ((cos, -sign * sin), (sign * sin, cos))
+    return np.block([[parts[row][column] for column in range(given)] for row in wanted]) \
+        .astype(np.float64 if double else np.float32)
+
+
+@functools.lru_cache(maxsize=64)
+def _turns(rows: int, columns: int, n: int, sign: int, double: bool) -> tuple[np.ndarray, ...]:
+    """A product with exp(sign 2 pi i j k / n): what parts, and what the other parts, are times."""
+    cos, sin = _waves(rows, columns, n)
     kind = np.float64 if double else np.float32
-    return np.cos(angle).astype(kind), np.sin(angle).astype(kind)
+    return (cos[None, :, :, None].astype(kind),
+            np.stack([-sign * sin, sign * sin])[..., None].astype(kind))
 
 
 def _factor(n: int) -> int:
@@ -44,25 +70,85 @@ def _factor(n: int) -> int:
     return next(one for one in range(math.isqrt(n), 0, -1) if n % one == 0)
 
 
-def _transformed(z: Complex, sign: int) -> Complex:
-    """The sums over j of z[j] * exp(sign 2 pi i j k / n), for each k."""
-    n = int(z.shape[-1])
-    double, place = z.real.dtype is dtypes.float64, z.device
-    first = _factor(n)
+def _columns(x: Tensor, n: int, keep: int, sign: int, wanted: Sequence[tuple[int, ...]]
+             ) -> list[Tensor]:
+    """The sums over j of x[j] * exp(sign 2 pi i j k / n) for each k below `keep`.
+
+    `x` has shape (front, parts, have, tail): real parts, or both; values from `have` to n are zero.
+    For each of `wanted` a result has shape (front, parts, keep, tail). A transform of first *
+    second values is one of `first` for each column of a matrix, a turn, and one of `second` for
+    each row.
+    """
+    front, given, have, tail = x.shape
+    double, first = x.dtype is dtypes.float64, _factor(n)
+    if first == 1 and n > _PRIME:
+        return _chirped(x, n, keep, sign, wanted)
     if n <= _WHOLE or first == 1:
-        cos, sin = (Tensor(one, place) for one in _waves(n, n, n, double))
-        return Complex(z.real @ cos - z.imag @ sin * sign, z.imag @ cos + z.real @ sin * sign)
-    second, front = n // first, tuple(z.shape[:-1])
-    rows = z.reshape(*front, first, second).transpose(-1, -2)
-    cos, sin = (Tensor(one, place) for one in _waves(second, first, n, double))
-    turned = _transformed(rows, sign) * Complex(cos, sin * sign)
-    columns = _transformed(turned.transpose(-1, -2), sign)
-    whole: Complex = columns.transpose(-1, -2).reshape(*front, n)
-    return whole
+        flat, found = x.reshape(front, given * have, tail), list[Tensor]()
+        for parts in wanted:
+            matrix = Tensor(_matrix(n, have, keep, given, parts, sign, double), x.device)
+            made = matrix @ flat if tail > 1 else flat.squeeze(-1) @ matrix.transpose(0, 1)
+            found.append(made.reshape(front, len(parts), keep, tail))
+        return found
+    second = n // first
+    rows = -(-have // second)
+    x = x.pad((0, 0, 0, rows * second - have)) if rows * second > have else x
+    x, = _columns(x.reshape(front, given, rows, second * tail), first, first, sign, [_BOTH])
+    x = x.reshape(front, 2, first, second, tail)
+    same, other = (Tensor(one, x.device) for one in _turns(first, second, n, sign, double))
+    x = (x * same + x.flip(1) * other).transpose(2, 3).contiguous()
+    last = -(-keep // first)
+    results = _columns(x.reshape(front, 2, second, first * tail), second, last, sign, wanted)
+    whole = [each.reshape(front, each.shape[1], last * first, tail) for each in results]
+    return [each.contiguous()[:, :, :keep] for each in whole] if last * first > keep else whole
 
 
-def _checked(operation: str, x: Any, n: int | None, dim: int) -> Complex:
-    """The values along a last axis of length n, cut or filled up with zeros.
+@functools.lru_cache(maxsize=16)
+def _chirp(n: int, size: int, sign: int, double: bool) -> tuple[np.ndarray, ...]:
+    """exp(sign pi i j j / n), as turns, and the transform of its conjugate, around 0 in `size`."""
+    chirp = np.exp(sign * 1j * np.pi / n * (np.arange(n) ** 2 % (2 * n)))
+    around = np.zeros(size, complex)
+    around[:n] = chirp.conj()
+    around[1 - n:] = chirp[:0:-1].conj()
+    kind = np.float64 if double else np.float32
+    return tuple(part.astype(kind) for each in (chirp, np.fft.fft(around) / size) for part in (
+        each.real[None, :, None], np.stack([-each.imag, each.imag])[..., None]))
+
+
+def _chirped(x: Tensor, n: int, keep: int, sign: int, wanted: Sequence[tuple[int, ...]]
+             ) -> list[Tensor]:
+    """A transform of a large prime number of values, as one of a power of two (L. Bluestein 1970):
+    j k is (j j + k k - (k - j) (k - j)) / 2, so it is a convolution between two products.
+    """
+    front, given, have, tail = x.shape
+    size = 1 << (n + keep - 2).bit_length()
+    turns = _chirp(n, size, sign, x.dtype is dtypes.float64)
+    same, other, near, far = (Tensor(one, x.device) for one in turns)
+
+    def turned(z: Tensor, one: Tensor, two: Tensor) -> Tensor:
+        return z * one + z.flip(1) * two
+    x = x if given == 2 else x.pad((0, 0, 0, 0, 0, 1))
+    x = turned(x, same[:, :have], other[:, :have])
+    x, = _columns(x, size, size, -1, [_BOTH])
+    x, = _columns(turned(x, near, far), size, keep, 1, [_BOTH])
+    x = turned(x, same[:, :keep], other[:, :keep]).contiguous()
+    return [x[:, parts[0]:parts[-1] + 1] for parts in wanted]
+
+
+def _transformed(parts: Sequence[Tensor], axis: int, n: int, sign: int, keep: int,
+                 wanted: Sequence[tuple[int, ...]] = (_REAL, _IMAG)) -> list[Tensor]:
+    """Real numbers or both parts of others, transformed along an axis: the parts that are wanted."""
+    shape = parts[0].shape
+    front, tail = shape[:axis], shape[axis + 1:]
+    sizes = math.prod(front), shape[axis], math.prod(tail)
+    x = parts[0].reshape(sizes[0], 1, *sizes[1:])
+    if len(parts) > 1:
+        x = x.cat(parts[1].reshape(sizes[0], 1, *sizes[1:]), dim=1).contiguous()
+    return [each.reshape(*front, keep, *tail) for each in _columns(x, n, keep, sign, wanted)]
+
+
+def _checked(operation: str, x: Any, n: int | None, dim: int) -> tuple[list[Tensor], int, int]:
+    """The parts of the values, how many there are along the axis, filled up with zeros, which axis.
 
     Raises:
         DTypeError: it is no tensor.
@@ -77,22 +163,21 @@ def _checked(operation: str, x: Any, n: int | None, dim: int) -> Complex:
     if not real.shape:
         raise ShapeError(name, "the tensor has no axes", "give it one: x.reshape(1)")
     axis = real._axis(dim, name)
-    z: Complex = (Complex(real, x.imag) if isinstance(x, Complex) else Complex.of(real)) \
-        .movedim(axis, -1)
-    size = z.shape[-1] if n is None else n
+    size = real.shape[axis] if n is None else n
     if not isinstance(size, (int, np.integer)):  # r[impl errors.argument.refused]
         raise ArgumentError(name, f"n is {size!r}", "give a whole number")
     if size < 1:
         raise ShapeError(f"fft.{operation}", f"there are {size} values along axis {dim}",
                          "give 1 or more")
-    return _sized(z, int(size))
+    parts = [real, x.imag] if isinstance(x, Complex) else [real]
+    return [_sized(each, int(size), axis) for each in parts], int(size), axis
 
 
-def _sized(z: Complex, size: int) -> Complex:
-    if size <= z.shape[-1]:
-        return z[..., :size]
-    more = (0, size - z.shape[-1])
-    return Complex(z.real.pad(more), z.imag.pad(more))
+def _sized(x: Tensor, size: int, axis: int) -> Tensor:
+    have = x.shape[axis]
+    if size <= have:
+        return x.narrow(axis, 0, size) if size < have else x
+    return x.pad([(0, size - have if each == axis else 0) for each in range(x.ndim)])
 
 
 def _scaled(operation: str, z: Any, n: int, norm: str | None, inverse: bool) -> Any:
@@ -113,18 +198,18 @@ def _scaled(operation: str, z: Any, n: int, norm: str | None, inverse: bool) -> 
 
 def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Complex:
     """The transform along an axis: sums of x[j] * exp(-2 pi i j k / n)."""
-    z = _checked("fft", input, n, dim)
-    found: Complex = _scaled("fft", _transformed(z, -1), z.shape[-1], norm, False)
-    moved: Complex = found.movedim(-1, dim)
-    return moved
+    parts, size, axis = _checked("fft", input, n, dim)
+    z = Complex(*_transformed(parts, axis, size, -1, size))
+    found: Complex = _scaled("fft", z, size, norm, False)
+    return found
 
 
 def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Complex:
     """The inverse of `fft`."""
-    z = _checked("ifft", input, n, dim)
-    found: Complex = _scaled("ifft", _transformed(z, 1), z.shape[-1], norm, True)
-    moved: Complex = found.movedim(-1, dim)
-    return moved
+    parts, size, axis = _checked("ifft", input, n, dim)
+    z = Complex(*_transformed(parts, axis, size, 1, size))
+    found: Complex = _scaled("ifft", z, size, norm, True)
+    return found
 
 
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Complex:
@@ -135,22 +220,25 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
     """
     if isinstance(input, Complex):
         raise DTypeError("fft.rfft", "the numbers are complex", "use fft")
-    z = _checked("rfft", input, n, dim)
-    half = _transformed(z, -1)[..., :z.shape[-1] // 2 + 1]
-    moved: Complex = _scaled("rfft", half, z.shape[-1], norm, False).movedim(-1, dim)
-    return moved
+    parts, size, axis = _checked("rfft", input, n, dim)
+    half = Complex(*_transformed(parts, axis, size, -1, size // 2 + 1))
+    found: Complex = _scaled("rfft", half, size, norm, False)
+    return found
 
 
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: n real numbers, 2 * (m - 1) of m unless n is given."""
     size = 2 * (input.shape[dim] - 1) if n is None else n
-    half = _checked("irfft", input, max(size, 0) // 2 + 1, dim)
+    parts, half, axis = _checked("irfft", input, max(size, 0) // 2 + 1, dim)
     if size < 1:
         raise ShapeError("fft.irfft", f"{size} values are wanted", "give n, 1 or more")
-    rest = half[..., 1:(size + 1) // 2].flip(-1).conj()
-    whole = Complex(half.real.cat(rest.real, dim=-1), half.imag.cat(rest.imag, dim=-1))
-    found: Tensor = _scaled("irfft", _transformed(whole, 1).real, size, norm, True)
-    return found.movedim(-1, dim)
+    # A value and its conjugate, which is not given, add up to twice its real part.
+    twice = np.full(half, 2, np.float64 if parts[0].dtype is dtypes.float64 else np.float32)
+    twice[[0, *[-1] * (size % 2 == 0)]] = 1
+    weight = Tensor(twice, parts[0].device).reshape(-1, *[1] * (parts[0].ndim - axis - 1))
+    real, = _transformed([each * weight for each in parts], axis, size, 1, size, (_REAL,))
+    found: Tensor = _scaled("irfft", real, size, norm, True)
+    return found
 
 
 def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:

@@ -45,6 +45,19 @@ def test_a_transform_and_its_inverse(n: int) -> None:
     assert close(fft.irfft(fft.rfft(z.real), n), wanted.real)
 
 
+@pytest.mark.parametrize("n", [66, 135, 1019, 4096, 8190])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_long_transforms_of_any_axis(n: int, axis: int) -> None:
+    """Of several factors, even and odd, of a part of what is there and of more."""
+    shape = [2, 3, 2]
+    shape[axis] = n
+    wanted, z = drawn(*shape)
+    for size in (n, n - 1, n + 5):
+        assert close(fft.fft(z, size, axis), np.fft.fft(wanted, size, axis))
+        assert close(fft.rfft(z.real, size, axis), np.fft.rfft(wanted.real, size, axis))
+        assert close(fft.irfft(z, size, axis), np.fft.irfft(wanted, size, axis))
+
+
 def test_lengths_axes_and_norms() -> None:
     wanted, z = drawn(3, 6)
     for norm in (None, "backward", "ortho", "forward"):
