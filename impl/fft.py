@@ -2,7 +2,8 @@
 
 Complex numbers are pairs of real tensors: `impl.complex`. A transform of n values is a product with
 a matrix where n is small or prime, and transforms of two factors of n else, n * (n1 + n2) products
-in all; of a large prime it is a convolution, by transforms of a power of two. So it is computed by the kernels of any tensor, on any device, and gradients flow through.
+in all; of a large prime it is a convolution, by transforms of a power of two. So it is computed by
+the kernels of any tensor, on any device, and gradients flow through.
 """
 from __future__ import annotations
 
@@ -137,7 +138,7 @@ def _chirped(x: Tensor, n: int, keep: int, sign: int, wanted: Sequence[tuple[int
 
 def _transformed(parts: Sequence[Tensor], axis: int, n: int, sign: int, keep: int,
                  wanted: Sequence[tuple[int, ...]] = (_REAL, _IMAG)) -> list[Tensor]:
-    """Real numbers or both parts of others, transformed along an axis: the parts that are wanted."""
+    """Real numbers or both parts of others, transformed along an axis: what is wanted of it."""
     shape = parts[0].shape
     front, tail = shape[:axis], shape[axis + 1:]
     sizes = math.prod(front), shape[axis], math.prod(tail)
