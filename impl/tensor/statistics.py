@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from impl.dtypes import dtypes
 from impl.errors import DTypeError, ShapeError, ValueOutsideError
 from impl.gradient import nodes
-from impl.gradient.nodes import binary, cast, where
+from impl.gradient.nodes import cast, where
 from impl.host import np
 from impl.ir import Ops, UOp
 from impl.tensor.elementwise import compare
@@ -566,10 +566,7 @@ class Statistics(Spatial):
         if not include_self:
             start = where(compare(Ops.CMPLT, UOp.const(dtypes.int32, 0), count.uop),
                           UOp.const(x.dtype, nodes._IDENTITY[op](x.dtype)), x)
-        if op in (Ops.ADD, Ops.MUL):
-            result = self._wrap(nodes.scatter_along(op, start, place, values, axis))
-        else:
-            result = self._wrap(_extreme_along(op, start, place, values, axis))
+        result = self._wrap(nodes.scatter_along(op, start, place, values, axis))
         if reduce != "mean":
             return result
         divisor = (count + int(include_self)).maximum(1)
@@ -583,35 +580,6 @@ _COMBINED = {"sum": Ops.ADD, "prod": Ops.MUL, "mean": Ops.ADD, "amax": Ops.MAXIM
 _SHORT = 1024
 #: Of so many sorted elements all are compared with each value; of more, one for each bit.
 _MOST_COUNTED = 64
-
-
-def _extreme_along(op: Ops, base: UOp, place: UOp, values: UOp, axis: int) -> UOp:
-    """Each element and the values for its place, of which the extreme one stays.
-
-    SCATTER adds and multiplies only. So each element looks at all values of its line.
-    """
-    rank, shape, given = len(nodes.shape_of(base)), nodes.shape_of(base), nodes.shape_of(place)
-    wide = (*shape, given[axis])
-
-    def seen(x: UOp) -> UOp:
-        """A value tensor with its axis last, next to each element of the base."""
-        order = (*(a for a in range(rank) if a != axis), axis)
-        moved = nodes.permute(x, order)
-        cut = tuple((0, size) for size in nodes.shape_of(moved))
-        moved = nodes.shrink(moved, cut)
-        widths = tuple((0, shape[a] - given[a]) for a in order[:-1]) + ((0, 0),)
-        moved = nodes.pad(moved, widths)
-        lines = list(nodes.shape_of(moved))
-        lines.insert(axis, 1)
-        return nodes.expand(nodes.reshape(moved, tuple(lines)), wide)
-
-    here = nodes.expand(nodes.iota_along(shape[axis], axis, rank + 1), wide)
-    one_more = nodes.add(cast(place, dtypes.int32), UOp.const(dtypes.int32, 1))
-    hit = compare(Ops.CMPEQ, seen(one_more), nodes.add(cast(here, dtypes.int32),
-                                                       UOp.const(dtypes.int32, 1)))
-    none = UOp.const(base.dtype, nodes._IDENTITY[op](base.dtype))
-    best = nodes.reduce(op, where(hit, seen(values), none), (rank,))
-    return binary(op, base, nodes.reshape(best, shape))
 
 
 def _up_to(size: int) -> UOp:
