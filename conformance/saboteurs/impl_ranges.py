@@ -28,6 +28,22 @@ class DividesAtTheBorder(Edit):
     old, new = "return symbolic.assuming(at, valid) if divided else at", "return at"
 
 
+class DistancesSayNothing(Edit):
+    rule = "ranges.reshape.local+4"
+    description = "of two places that are compared with each other nothing is known"
+    first = "test_windows_that_are_added_up_divide_no_place"
+    file = "impl/symbolic/rebuild.py"
+    old, new = "if found is not None or", "if True or"
+
+
+class DistancesAreOneMore(Edit):
+    rule = "symbolic.rewriting.equal"
+    description = "of x < y + 2 it follows that x - y is at most -1"
+    first = "test_two_places_that_are_compared_with_each_other"
+    file = "impl/symbolic/rebuild.py"
+    old, new = "False, -constant - 1", "False, -constant - 3"
+
+
 class FormsForgetConstants(ImplPatch):
     rule = "ranges.form.shared+2"
     description = "nests that differ in a constant are taken for equal"

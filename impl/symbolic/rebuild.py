@@ -15,9 +15,9 @@ from impl.symbolic.comparison import (
     limit_of,
     logical_and,
 )
-from impl.symbolic.terms import terms_of
+from impl.symbolic.terms import sum_of, term_order, terms_of
 
-_ADD, _MUL, _AND, _DEFINE_VAR = Ops.ADD, Ops.MUL, Ops.AND, Ops.DEFINE_VAR
+_ADD, _MUL, _AND, _CMPLT, _DEFINE_VAR = Ops.ADD, Ops.MUL, Ops.AND, Ops.CMPLT, Ops.DEFINE_VAR
 _index, _bool = dtypes.index, dtypes.bool
 
 
@@ -58,7 +58,7 @@ def assuming(node: UOp, condition: UOp) -> UOp:
 
     A padded tensor is read under a condition. Inside it a remainder can often be dropped.
     """
-    limits = [limit for limit in map(limit_of, conjuncts(condition))
+    limits = [limit for limit in map(_limit_of, conjuncts(condition))
               if limit is not None and limit[0].op is not _MUL]
     inside = set(toposort((node,)))
     if not any(limited in inside or limited.op is _ADD
@@ -77,6 +77,19 @@ def assuming(node: UOp, condition: UOp) -> UOp:
         return node
     back = {variable: limited for limited, variable in narrow.items()}
     return rebuild(rebuild(node, forth), back)  # r[impl symbolic.rewriting.equal]
+
+
+def _limit_of(condition: UOp) -> tuple[UOp, bool, int] | None:
+    """The same as `limit_of`, also where both sides vary: of x < y + 3 that x - y is at most 2."""
+    found = limit_of(condition)
+    if found is not None or condition.op is not _CMPLT or condition.src[0].dtype is not _index:
+        return found
+    terms, constant = terms_of(sub(*condition.src))
+    if not terms:
+        return None
+    if terms[min(terms.items(), key=term_order)[0]] > 0:
+        return sum_of(terms, 0), False, -constant - 1
+    return sum_of({atom: -factor for atom, factor in terms.items()}, 0), True, constant + 1
 
 
 def _replacements(narrow: Mapping[UOp, UOp]) -> dict[UOp, UOp]:

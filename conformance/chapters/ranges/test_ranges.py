@@ -17,6 +17,7 @@ from impl.dtypes import dtypes
 from impl.effects import collect, new_buffer_node
 from impl.fusion import FusionLimits, choose_cuts
 from impl.ir import Ops, RangeKind, Shape, UOp, new_range
+from impl.nn.functional import fold
 from impl.places import Place
 from impl.ranges import (
     Access,
@@ -219,6 +220,21 @@ def test_a_reshape_below_padding_divides_nothing() -> None:
     padded = np.pad(x.numpy() * 2 + 1, ((0, 0), (1, 1), (0, 0)))
     expected = padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]
     np.testing.assert_allclose(windows.numpy(), expected, rtol=1e-6)
+
+
+@verifies("ranges.reshape.local+4")
+def test_windows_that_are_added_up_divide_no_place() -> None:
+    """Rows of windows, added where they lie: a place and its window have bounds only together."""
+    columns = numbers(2, 27, 64)
+    image = fold(columns, (8, 8), 3, padding=1)
+    _, made = stages(image)
+    for access in made[-1].reads:
+        index = access.pattern.flat
+        assert not [part for part in index.toposort() if part.op in (Ops.FLOORDIV, Ops.FLOORMOD)]
+    windows, expected = columns.numpy().reshape(2, 3, 3, 3, 8, 8), np.zeros((2, 3, 10, 10))
+    for row, column in np.ndindex(3, 3):
+        expected[:, :, row:row + 8, column:column + 8] += windows[:, :, row, column]
+    np.testing.assert_allclose(image.numpy(), expected[:, :, 1:-1, 1:-1], rtol=1e-6)
 
 
 @verifies("ranges.access.inside")

@@ -146,6 +146,45 @@ def test_a_sum_under_a_condition() -> None:
 
 
 @verifies("symbolic.rewriting.equal")
+@pytest.mark.parametrize("turned", [False, True])
+def test_two_places_that_are_compared_with_each_other(turned: bool) -> None:
+    """Where a window lies within an image: neither place has a bound of its own, their distance."""
+    row, column = new_range(32, RangeKind.LOOP, 220), new_range(32, RangeKind.LOOP, 221)
+    down, right = new_range(3, RangeKind.REDUCE, 222), new_range(3, RangeKind.REDUCE, 223)
+    condition = symbolic.const(1)
+    for place, within in ((row, down), (column, right)):
+        sides = [symbolic.less_than(within, symbolic.add(place, 2)),
+                 symbolic.less_than(place, symbolic.add(within, 31))]
+        for side in sides[::-1] if turned else sides:
+            condition = side if condition.op is Ops.CONST else symbolic.logical_and(condition, side)
+    index = symbolic.add(symbolic.add(symbolic.mul(symbolic.sub(row, down), 32),
+                                      symbolic.sub(column, right)), 33)
+    beyond = symbolic.mul(symbolic.floordiv(index, 1024), 7)
+    wrapped = symbolic.add(symbolic.mod(index, 1024), beyond)
+    assumed = symbolic.assuming(wrapped, condition)
+    assert assumed is index
+    for last in (31, 0):  # the index is 1023, and 0
+        corner = {row: last, column: last, down: 1, right: 1}
+        near = symbolic.assuming(symbolic.mod(index, 1023), condition)
+        assert symbolic.evaluate(condition, corner)
+        assert symbolic.evaluate(near, corner) == symbolic.evaluate(index, corner) % 1023
+
+
+@verifies("symbolic.rewriting.equal")
+@given(STEPS, st.integers(-6, 9), st.booleans(), SEEDS)
+@settings(max_examples=200)
+def test_what_is_assumed_of_two_variables(steps: list[tuple[Ops, int, int]], limit: int,
+                                          turned: bool, seed: int) -> None:
+    simple, plain = build(steps)
+    sides = [VARIABLES[0], symbolic.add(symbolic.mul(VARIABLES[1], 1 + limit % 2), limit)]
+    condition = symbolic.less_than(*sides[::-1] if turned else sides)
+    assumed = symbolic.assuming(simple, condition)
+    for point in points(seed):
+        if symbolic.evaluate(condition, point):
+            assert symbolic.evaluate(assumed, point) == symbolic.evaluate(plain, point)
+
+
+@verifies("symbolic.rewriting.equal")
 @verifies("symbolic.bounds.sound")
 @given(STEPS, SEEDS)
 @settings(max_examples=300)
