@@ -226,7 +226,7 @@ def test_a_reshape_below_padding_divides_nothing() -> None:
 def test_windows_that_are_added_up_divide_no_place() -> None:
     """Rows of windows, added where they lie: a place and its window have bounds only together."""
     columns = numbers(2, 27, 64)
-    image = fold(columns, (8, 8), 3, padding=1)
+    image: Tensor = fold(columns, (8, 8), 3, padding=1)
     _, made = stages(image)
     for access in made[-1].reads:
         index = access.pattern.flat
