@@ -498,3 +498,19 @@ class FewColumnsAreGathered(Edit):
     first = "test_few_rows_read_an_operand_as_it_lies"
     file = "impl/choosing/products.py"
     old, new = "and all(_contiguous(planner, operand", "and any(_contiguous(planner, operand"
+
+
+class OneAccumulatorIsEnough(Edit):
+    rule = "choosing.reduction.long"
+    description = "a long sum of one vector waits for each addition"
+    first = "test_a_long_reduction_has_several_accumulators"
+    file = "impl/choosing/heuristic.py"
+    old, new = "self._lanes_of(node) < 4 * width:", "self._lanes_of(node) < 1:"
+
+
+class FewColumnsAreNoVector(Edit):
+    rule = "choosing.reduction.long"
+    description = "the rows of three columns are reduced one by one"
+    first = "test_a_long_reduction_has_several_accumulators"
+    file = "impl/choosing/heuristic.py"
+    old, new = "0 < step <= width // 2 for step", "0 < step < 0 for step"

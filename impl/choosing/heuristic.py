@@ -26,6 +26,8 @@ from impl.steps.split import Split
 from impl.steps.step import StepError
 from impl.steps.upcast import Upcast
 
+#: A sum of so many additions, one after another, is worth several accumulators.
+_LONG = 256
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
 _TILES = (8, 6, 5, 4, 7, 3, 2)
 #: A reduction that computes more values side by side already is not tiled again.
@@ -142,10 +144,21 @@ class HandPlanner(Planner):
             vector = max(along, key=lambda loop: (self.extent(loop) >= width, along.index(loop)))
             rows = [loop for loop in shared if loop is not vector][-1:] if tiled == 1 else []
             self._columns(vector, rows, width, tiled, self._tile_rows(node, vector, rows))
+            self._hide_latency(self.again(node), width)
         elif across and tiled <= _MOST_TILED:
             self._rows(across[-1], shared[-2:] if tiled == 1 else shared[-1:], width, tiled)
         elif (stepped := self._stepped(node, outputs, loads)) is not None and tiled == 1:
             self._windows(node, stepped, width)
+            self._hide_latency(self.again(node), width)
+        elif (apart := self._few_apart(node, loads, width)) is not None and tiled == 1:
+            self._rows(apart, [], width, tiled)
+
+    def _few_apart(self, node: UOp, loads: list[UOp], width: int) -> UOp | None:
+        """The long loop of a reduction whose elements lie a few apart, as in few columns."""
+        loop = node.src[-1]
+        steps = [(self.growth[load.src[0].src[1]] or {}).get(loop, 0) for load in loads]
+        return loop if loop.arg[1] is RangeKind.REDUCE and self.extent(loop) >= _LONG \
+            and steps and all(0 < step <= width // 2 for step in steps) else None
 
     def _write_out(self, numbers: set[int]) -> None:
         """Write out short loops of a sum by which bits are shifted, as those over the parts of a
@@ -231,6 +244,14 @@ class HandPlanner(Planner):
             self.upcast(left.arg[0], again, "more vectors share what is loaded")
         for loop in rows:
             self.upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
+
+    def _hide_latency(self, node: UOp, width: int) -> None:
+        """A long sum of few vectors would wait for each addition: it has several accumulators."""
+        # r[impl choosing.reduction.long]
+        loops = [loop for loop in node.src[1:] if loop.arg[1] is RangeKind.REDUCE]
+        loop = max(loops, key=self.extent, default=node)
+        if loops and self.extent(loop) >= _LONG and self._lanes_of(node) < 4 * width:
+            self._split(loop, 4, "several accumulators hide the latency of one")
 
     def _rows(self, loop: UOp, tile: list[UOp], width: int, tiled: int) -> None:
         """The reduction becomes a vector of partial results; a tile of outputs shares loads."""

@@ -74,6 +74,29 @@ STEPS: dict[str, Any] = {"chunk": Chunk, "cut": Cut, "merge": Merge, "pack": Pac
 # Steps
 
 
+# Long reductions
+
+
+@verifies("choosing.reduction.long")
+@pytest.mark.parametrize(("shape", "axis", "wanted"), [
+    ((1 << 14, 8), 0, "UPCAST(0,8) GROUP(1,4)"),     # one vector of results
+    ((1 << 14, 32), 0, "UPCAST(0,16) GROUP(2,4)"),
+    ((1 << 14, 128), 0, ""),                         # enough of them
+    ((64, 8), 0, "UPCAST(0,8)"),                     # nothing waits for long
+    ((1 << 14, 3), 0, "GROUP(1,16) GROUP(2,4)"),     # a vector along the elements, three apart
+    ((64, 3), 0, "")])
+def test_a_long_reduction_has_several_accumulators(shape: tuple[int, ...], axis: int,
+                                                   wanted: str) -> None:
+    x = Tensor(np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)).realize()
+    for name in ("sum", "max"):
+        ast = starting_kernel(getattr(x, name)(axis).schedule()[0].ast)
+        steps = [step.name for step, _ in hand_steps(ast, WIDE)]
+        assert steps[:3] == wanted.split() or not wanted and "GROUP" not in "".join(steps), steps
+        with Context(DEVICE="CPU"):
+            found = getattr(Tensor(x.numpy()), name)(axis)
+            np.testing.assert_array_equal(found.numpy(), getattr(x.numpy(), name)(axis))
+
+
 # Rows of memory
 
 
