@@ -849,3 +849,12 @@ class KnownPlacesAreNotLookedAt(Edit):
     file = "impl/tensor/statistics.py"
     old = "index = self._in_range(index, axis)"
     new = "index = np.asarray(index)"
+
+
+class BlocksForgetThoseBefore(Edit):
+    rule = "tensor.statistics.value+2"
+    description = "a running sum of exponentials begins again at each block"
+    first = "test_running_sums_of_exponentials_lose_nothing"
+    file = "impl/tensor/statistics.py"
+    old = "return inner.logaddexp(before.unsqueeze(-1)).flatten"
+    new = "return inner.logaddexp(before.unsqueeze(-1) - math.inf).flatten"

@@ -16,6 +16,7 @@ from impl.gradient import nodes
 from impl.gradient.nodes import cast, where
 from impl.host import np
 from impl.ir import Ops, UOp
+from impl.symbolic import is_symbolic
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import spread, whole
 from impl.tensor.names import either
@@ -175,19 +176,25 @@ class Statistics(Spatial):
     def logcumsumexp(self, axis: int = 0, dim: int | None = None) -> Self:
         """log(cumsum(exp(x))) along an axis, computed without overflow.
 
-        On axes of more than 1024 elements, what is 1e-30 times less than the greatest is lost.
+        Each element is summed with those before it in its block; then the sum of the blocks before
+        it is added. So nothing is lost, however far below the maximum.
         """
         axis = self._axis_or_none(either(axis, dim), "logcumsumexp")
         x = self.cast(self._result_float())
         if not self.shape or self.numel() == 0:
             return x._another()
-        if x.shape[axis] > _SHORT:
-            top = x.detach().max(axis, keepdim=True)
-            top = top.isfinite().where(top, 0)
-            return (x - top).exp().cumsum(axis).log() + top
-        size, rows = x.shape[axis], x.movedim(axis, -1).unsqueeze(-2)
-        seen = self._wrap(nodes.broadcast(_up_to(size), (*rows.shape[:-2], size, size)))
-        return seen.where(rows, -math.inf).logsumexp(-1).movedim(-1, axis)
+        return x.movedim(axis, -1)._log_sums().movedim(-1, axis)
+
+    def _log_sums(self) -> Self:
+        """`logcumsumexp` along the last axis, of floats."""
+        size = self.shape[-1]
+        if is_symbolic(size) or size <= _BLOCK:
+            seen = self._wrap(nodes.broadcast(_up_to(size), (*self.shape, size)))
+            return seen.where(self.unsqueeze(-2), -math.inf).logsumexp(-1)
+        whole = self.pad((0, -size % _BLOCK), value=-math.inf).contiguous()
+        inner = whole.unflatten(-1, (-1, _BLOCK))._log_sums().contiguous()
+        before = inner[..., :-1, -1]._log_sums().pad((1, 0), value=-math.inf)
+        return inner.logaddexp(before.unsqueeze(-1)).flatten(-2)[..., :size]
 
     def diff(self, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None,
              dim: int | None = None) -> Self:
@@ -578,6 +585,8 @@ _COMBINED = {"sum": Ops.ADD, "prod": Ops.MUL, "mean": Ops.ADD, "amax": Ops.MAXIM
              "amin": Ops.MINIMUM}
 #: Axes of up to so many elements are compared, every element with every other one.
 _SHORT = 1024
+#: Of so many elements each is summed with those before it.
+_BLOCK = 16
 #: Of so many sorted elements all are compared with each value; of more, one for each bit.
 _MOST_COUNTED = 64
 

@@ -221,6 +221,20 @@ def test_what_numpy_has_too(name: str) -> None:
 
 
 @verifies("tensor.statistics.value+2")
+@pytest.mark.parametrize("shape", [(16,), (17,), (3, 256), (2, 1100), (257, 2)])
+def test_running_sums_of_exponentials_lose_nothing(shape: tuple[int, ...]) -> None:
+    """However far below the maximum: of `[-200, 0]` the first sum is not the logarithm of 0."""
+    x = (random.standard_normal(shape) * 300).astype(np.float32)
+    x[random.random(shape) < 0.1] = -np.inf
+    x[0] = -np.inf
+    for axis in range(x.ndim):
+        wanted = np.logaddexp.accumulate(x.astype(np.float64), axis)
+        np.testing.assert_allclose(Tensor(x).logcumsumexp(axis).numpy(), wanted, rtol=1e-6)
+    x[-1] = np.nan
+    assert np.isnan(Tensor(x).logcumsumexp(0).numpy()[-1]).all()
+
+
+@verifies("tensor.statistics.value+2")
 @pytest.mark.parametrize("cut", [6, 5])
 def test_parts_of_almost_equal_size(cut: int) -> None:
     for given in (2, 3, 4, [1, 1, 3]):
