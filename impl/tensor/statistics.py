@@ -145,10 +145,11 @@ class Statistics(Spatial):
         axis = self._axis(dim, "mode")
         self._refuse_empty((axis,), "mode")
         values, places = (one.movedim(axis, -1) for one in self.sort(axis))
-        same = values.unsqueeze(-1) == values.unsqueeze(-2)
-        # Of the elements that are there most often, the first one in order.
-        best = same.sum(-1).argmax(-1, keepdim=True)
-        last = best + same.sum(-1).gather(-1, best) - 1
+        # In order equal ones are a run. Of the longest, the first one, its last element counts most.
+        begins = (values[..., 1:] != values[..., :-1]).pad((1, 0), value=True)
+        number = self._wrap(nodes.broadcast(nodes.iota(values.shape[-1]), values.shape))
+        length = number - begins.where(number, 0).cummax(-1)
+        last = length.argmax(-1, keepdim=True)
         pair = (values.gather(-1, last), places.gather(-1, last))
         return Ordered(*(one.movedim(-1, axis) if keepdim else one.squeeze(-1) for one in pair))
 

@@ -235,6 +235,23 @@ def test_running_sums_of_exponentials_lose_nothing(shape: tuple[int, ...]) -> No
 
 
 @verifies("tensor.statistics.value+2")
+@pytest.mark.parametrize("shape", [(1,), (9,), (6, 40), (2, 3, 5)])
+@pytest.mark.parametrize("kinds", [1, 3, 1000])
+def test_what_is_there_most_often(shape: tuple[int, ...], kinds: int) -> None:
+    """The least of several, and a place of it, whichever axis it is."""
+    x = random.integers(0, kinds, shape)
+    for axis in range(x.ndim):
+        found = Tensor(x).mode(axis, keepdim=True)
+        counts = [(x == x.take([place], axis)).sum(axis) for place in range(shape[axis])]
+        most = np.max(counts, 0)
+        often = [np.where(count == most, x.take(place, axis), kinds)
+                 for place, count in enumerate(counts)]
+        assert np.array_equal(found.values.squeeze(axis).numpy(), np.min(often, 0))
+        assert np.array_equal(np.take_along_axis(x, found.indices.numpy(), axis),
+                              found.values.numpy())
+
+
+@verifies("tensor.statistics.value+2")
 @pytest.mark.parametrize("cut", [6, 5])
 def test_parts_of_almost_equal_size(cut: int) -> None:
     for given in (2, 3, 4, [1, 1, 3]):
