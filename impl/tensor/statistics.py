@@ -145,7 +145,7 @@ class Statistics(Spatial):
         axis = self._axis(dim, "mode")
         self._refuse_empty((axis,), "mode")
         values, places = (one.movedim(axis, -1) for one in self.sort(axis))
-        # In order equal ones are a run. Of the longest, the first one, its last element counts most.
+        # In order equal ones are a run, of which the last has the highest number: its length.
         begins = (values[..., 1:] != values[..., :-1]).pad((1, 0), value=True)
         number = self._wrap(nodes.broadcast(nodes.iota(values.shape[-1]), values.shape))
         length = number - begins.where(number, 0).cummax(-1)
