@@ -505,7 +505,7 @@ class OneAccumulatorIsEnough(Edit):
     description = "a long sum of one vector waits for each addition"
     first = "test_a_long_reduction_has_several_accumulators"
     file = "impl/choosing/heuristic.py"
-    old, new = "self._lanes_of(node) < 4 * width:", "self._lanes_of(node) < 1:"
+    old, new = "self._lanes_of(node) <= 2 * width:", "self._lanes_of(node) < 1:"
 
 
 class FewColumnsAreNoVector(Edit):

@@ -250,7 +250,7 @@ class HandPlanner(Planner):
         # r[impl choosing.reduction.long]
         loops = [loop for loop in node.src[1:] if loop.arg[1] is RangeKind.REDUCE]
         loop = max(loops, key=self.extent, default=node)
-        if loops and self.extent(loop) >= _LONG and self._lanes_of(node) < 4 * width:
+        if loops and self.extent(loop) >= _LONG and self._lanes_of(node) <= 2 * width:
             self._split(loop, 4, "several accumulators hide the latency of one")
 
     def _rows(self, loop: UOp, tile: list[UOp], width: int, tiled: int) -> None:

@@ -189,19 +189,21 @@ def _choose_vectors(low: Lowered) -> None:
     """Decide which lanes become vector elements: at most one in every value.
 
     A lane is worth a vector if memory is contiguous along it, by the number of such accesses. One
-    along which results are stored is worth half as much again.
+    along which results are stored is worth half as much again. Where there is none at all, a lane
+    is along which what is loaded lies a few elements apart.
     """
-    known, score = low.known, dict[UOp, int]()
+    known, score, apart = low.known, dict[UOp, int](), dict[UOp, int]()
     often = _how_often(known)
     stored: set[UOp] = set()
     for node in low.inputs:
         if node.op in (Ops.LOAD, Ops.STORE):
             for lane, step in low.access[node.src[0]].steps.items():
-                if step == 1:
-                    weight = often[node] * _size(lane)
-                    score[lane] = score.get(lane, 0) + weight
+                found = score if step == 1 else apart
+                if step == 1 or node.op is Ops.LOAD and 1 < step <= _size(lane) // 2:
+                    found[lane] = found.get(lane, 0) + often[node] * _size(lane)
                     if node.op is Ops.STORE:
                         stored.add(lane)
+    score = score or apart
     points = {lane: score[lane] * (3 if lane in stored else 2) for lane in known.ranges
               if lane in score and _power_of_two(lane)}
     taken = _worth_most(points, _rivals(low, points))

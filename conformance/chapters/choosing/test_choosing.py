@@ -81,7 +81,7 @@ STEPS: dict[str, Any] = {"chunk": Chunk, "cut": Cut, "merge": Merge, "pack": Pac
 @pytest.mark.parametrize(("shape", "axis", "wanted"), [
     ((1 << 14, 8), 0, "UPCAST(0,8) GROUP(1,4)"),     # one vector of results
     ((1 << 14, 32), 0, "UPCAST(0,16) GROUP(2,4)"),
-    ((1 << 14, 128), 0, ""),                         # enough of them
+    ((1 << 14, 64), 0, ""),                          # enough of them, also for blocks of sums
     ((64, 8), 0, "UPCAST(0,8)"),                     # nothing waits for long
     ((1 << 14, 3), 0, "GROUP(1,16) GROUP(2,4)"),     # a vector along the elements, three apart
     ((64, 3), 0, "")])
