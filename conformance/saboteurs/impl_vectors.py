@@ -74,7 +74,7 @@ class GathersWhatIsAFewApart(Edit):
     description = "elements a few apart are gathered one by one"
     first = "test_elements_a_few_apart_are_taken_out_of_whole_vectors"
     file = "impl/dialects/vectors.py"
-    old, new = "if not 2 <= step <= count // 2:", "if not 2 <= step <= 1:"
+    old, new = "if not (2 <= step <= count // 2 or", "if not (2 <= step <= 1 or"
 
 
 class ConvertsInOneGo(Edit):
@@ -90,7 +90,8 @@ class MaskedStepsAreWhole(Edit):
     description = "of elements a few apart all are read if one of them is valid"
     first = "test_elements_a_few_apart_under_a_mask"
     file = "impl/functions/vector_functions.py"
-    old, new = "any_$I(~m) ? gatherm", "!any_$I(m) ? gatherm"
+    old, new = "f\"  return any_$I(~m) ? gatherm_i32x{size}_$K(p, iota_i32x{size} * {step},\"", \
+        "f\"  return !any_$I(m) ? gatherm_i32x{size}_$K(p, iota_i32x{size} * {step},\""
 
 
 class ReadsBehindTheLastElement(Edit):
@@ -131,6 +132,54 @@ class PlacesAreIndices(Edit):
     first = "test_a_mask_of_bytes_is_compared_as_bytes"
     file = "impl/render/masks.py"
     old, new = "or not 0 < bits < _OF_INDICES:", "or not 0 < bits < 0:"
+
+
+class TurnedVectorsBeginOneTooFar(Edit):
+    rule = "dialects.vector.within"
+    description = "a vector that is read from its last element on begins one place before its first"
+    first = "test_elements_from_the_last_to_the_first"
+    file = "impl/functions/vector_functions.py"
+    old, new = "step * (1 - size), ", "step * (1 - size) - 1, "
+
+
+class WhatLiesBackwardsIsGathered(Edit):
+    rule = "dialects.vector.memory+2"
+    description = "elements that lie backwards are gathered one by one"
+    first = "test_elements_from_the_last_to_the_first"
+    file = "impl/dialects/vectors.py"
+    old, new = "or -count // 2 <= step <= -1)", "or 1 <= step <= -1)"
+
+
+class AddressesAreAlwaysShort(Edit):
+    rule = "render.index.wraps"
+    description = "an address has 32 bits however large the memory is"
+    first = "test_a_place_that_is_read_has_32_bits_where_it_is_valid"
+    file = "impl/lowering/wrapped.py"
+    old, new = "return 0 <= least and most < NARROW", "return 0 <= most"
+
+
+class AddressesAreLong(Edit):
+    rule = "render.index.wraps"
+    description = "what is read may be anything, and so the address has 64 bits"
+    first = "test_a_place_that_is_read_has_32_bits_where_it_is_valid"
+    file = "impl/lowering/wrapped.py"
+    old, new = "symbolic.bounds_assuming(address, valid)", "symbolic.bounds(address)"
+
+
+class NumbersWrapToo(Edit):
+    rule = "render.index.wraps"
+    description = "an index that is stored as a number has 32 bits because it is an address as well"
+    first = "test_a_place_that_is_also_a_number_has_all_its_bits"
+    file = "impl/lowering/wrapped.py"
+    old, new = "    while refused:", "    while refused and not refused:"
+
+
+class ChainsStoreAgain(Edit):
+    rule = "kernel.local.own"
+    description = "a running result in a LOCAL is taken several elements at once"
+    first = "test_a_running_result_that_nobody_reads"
+    file = "impl/blocking/chain.py"
+    old, new = "if index.src[0].op is Ops.LOCAL:", "if index.src[0].op is Ops.MMA:"
 
 
 class CutsNoSquares(ImplPatch):

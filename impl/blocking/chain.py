@@ -85,6 +85,8 @@ def find_link(known: Analysis, loop: UOp) -> _Link | None:
     index, value = store.src[:2]
     if len(known.ast.src) > 1 or value.op not in REDUCERS or loop is not store.src[-1]:
         return None  # a loop inside of it has a result before for each iteration
+    if index.src[0].op is Ops.LOCAL:  # r[impl kernel.local.own]: it would be stored again
+        return None
     own = buffer_key(index.src[0])
     reading = [any(node.op is Ops.LOAD and accessed(node) == own
                    for node in part.toposort()) for part in value.src]

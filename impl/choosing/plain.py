@@ -207,7 +207,8 @@ def _is_plain(planner: Planner, loop: UOp) -> bool:
             return False
         if node.op is Ops.LOAD and node.src[0].src[0].op is not Ops.LOCAL:
             step = _step(planner, node.src[0].src[1], loop)
-            scattered, contiguous = scattered + (step not in (0, 1)), contiguous + (step == 1)
+            scattered += step not in (-1, 0, 1)
+            contiguous += step in (-1, 1)
     lanes = known.lanes and any(_has_vector(planner, store, loop)
                                 for store in _stores_along(known, loop))
     return not lanes and scattered <= 1 + contiguous

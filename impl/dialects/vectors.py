@@ -254,6 +254,11 @@ class Vectors:
         sides = f"iota_{kind}", self._call(f"dup_{kind}", nearest)
         return f"({sides[turned]} {COMPARED[op]} {sides[not turned]})", kind
 
+    def vector_short(self, operand: Operand, count: int) -> Operand:
+        """The lowest 32 bits of indices."""
+        kind = self._kind(f"i32x{count}")
+        return self._as(operand, kind), kind
+
     def element(self, dtype: DType, operand: Operand, place: int) -> str:
         """One element of a vector, as a number."""
         text, kind = operand
@@ -333,13 +338,13 @@ class Vectors:
         mask is false, none.
         """
         # r[impl dialects.vector.memory+2, kernel.access.gated]
-        if not 2 <= step <= count // 2:
+        if not (2 <= step <= count // 2 or -count // 2 <= step <= -1):
             return None
         kind, given = self._stored_kind(dtype, count), [self._array(pointer, dtype)]
         if mask is not None:
             given.append(self._mask(mask, kind))
-        name = "stepped" if mask is None else "steppedm"
-        return self._loaded(self._call(f"{name}{step}_{kind}", *given), dtype, count)
+        name = ("stepped" if step > 0 else "back") + "m" * (mask is not None)
+        return self._loaded(self._call(f"{name}{abs(step)}_{kind}", *given), dtype, count)
 
     def vector_gated(self, condition: str, found: Operand, dtype: DType,
                      nothing: str) -> Operand:

@@ -289,6 +289,27 @@ def _stepped(step: int, kind: str, masked: bool) -> str:
                      "\n".join(["  $K r = *(const $Ku *)p;", *lines, "  return r;"]))
 
 
+def _backward(step: int, kind: str, masked: bool) -> str:
+    """Elements that lie `step` apart, from the last one on: those from the first one on, turned
+    around. `p` is the place of the one with the highest address.
+    """
+    # r[impl dialects.vector.within]
+    size = type_and_lanes(kind)[1]
+    first, around = step * (1 - size), ", ".join(map(str, range(size - 1, -1, -1)))
+    if masked and step == 1:
+        return _function(kind, "$K backm1_$K(const $E *p, $I m)", f"""\
+  $K r = masked_$K(p, {first}, mingle(m, m, $I, {around}));
+  return mingle(r, r, $I, {around});""")
+    if masked:
+        return _function(kind, f"$K backm{step}_$K(const $E *p, $I m)",
+                         f"  return any_$I(~m) ? gatherm_i32x{size}_$K(p, iota_i32x{size} * {-step}"
+                         f", m) : back{step}_$K(p);")
+    load = "*(const $Ku *)(p{})" if step == 1 else f"stepped{step}_$K(p{{}})"
+    return _function(kind, f"$K back{step}_$K(const $E *p)",
+                     f"  $K r = {load.format(f' - {-first}')};\n"
+                     f"  return mingle(r, r, $I, {around});")
+
+
 def _half(base: str, kind: str) -> str:
     """float16 and bfloat16 in memory are 16 bits; they are computed with as float."""
     whole = f"u16x{type_and_lanes(kind)[1]}"
@@ -382,6 +403,9 @@ def vector_function(name: str) -> str:
     if base.startswith("stepped"):
         masked = base.startswith("steppedm")
         return _stepped(int(base.removeprefix("stepped").removeprefix("m")), kind, masked)
+    if base.startswith("back"):
+        masked = base.startswith("backm")
+        return _backward(int(base.removeprefix("back").removeprefix("m")), kind, masked)
     if base == "dup":
         return _dup(kind)
     if base == "tohalf":

@@ -9,6 +9,7 @@ from impl.dtypes import DType, dtypes, wrap
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import Early, Way
 from impl.lowering.lower import Address
+from impl.lowering.wrapped import has_short_address
 from impl.render.dialect import Operand, Texts
 from impl.render.values import Values, width_of
 
@@ -221,6 +222,8 @@ class Accesses(Values):
         if kind and step:
             places = dialect.vector_steps(count, step)
             text = f"({text} + {dialect.vector_cast(places, dtypes.index, kind)})"
+        if kind and has_short_address(node):  # r[impl render.index.wraps]
+            text, kind = dialect.vector_short((text, kind), count)
         mask = guard if not uniform else None
         if step == 1 and not kind:
             found = dialect.vector_load(pointer, text, dtype, count) if mask is None else \

@@ -100,6 +100,9 @@ class Dialect(Statements, Protocol):
     def vector_within(self, op: Ops, count: int, bits: int, bound: str, turned: bool) -> Operand:
         """How 0, 1, 2, ... compare with a number, or the number with them; elements have `bits`."""
 
+    def vector_short(self, operand: Operand, count: int) -> Operand:
+        """The lowest 32 bits of indices."""
+
     def vector_steps(self, count: int, step: int) -> Operand:
         """0, step, 2 * step, ..."""
 

@@ -27,6 +27,7 @@ from impl.lowering.blocks import (
 )
 from impl.lowering.legal import legalize
 from impl.lowering.lower import lower
+from impl.lowering.wrapped import NARROW, WRAPPING, is_narrow
 from impl.render.cascade import Cascades
 from impl.render.dialect import Dialect, Launched, Operand
 from impl.render.masks import compared_places
@@ -36,10 +37,6 @@ from impl.render.source import SourceText
 from impl.render.texts import render_text
 from impl.render.values import width_of
 
-#: Indices below this in size have 32 bits.
-_NARROW = 1 << 31
-#: Operations that are right in the lowest bits, whatever the others are.
-_WRAPPING = (Ops.ADD, Ops.SUB, Ops.MUL)
 #: A tile of so many vectors, summed so many times, is worth the compiler's time to write it out.
 _LEAST_TILE, _LEAST_TURNS = 8, 1 << 17
 #: Lanes count their iterations in steps of at most so many.
@@ -120,18 +117,18 @@ class _Printer(Cascades, Fragments):
                   for store in known.ast.src]
         counts = [math.prod(max(symbolic.bounds(loop.src[0])[1], 1) for loop in loops)
                   for loops in (known.info.prefix, *shared)]
-        return all(map(_is_narrow, indices)) and max(counts) < _NARROW - _MOST_STEP
+        return all(map(is_narrow, indices)) and max(counts) < NARROW - _MOST_STEP
 
     def _only_wraps(self) -> bool:
         """Whether 32 bits are enough where sums wrap around: what needs more is an address that
         is used only where it is valid, and nothing but sums and products on the way to it.
         """
         # r[impl render.index.narrow]
-        loops = [loop for loop in self.known.ranges if not _is_narrow(loop)]
+        loops = [loop for loop in self.known.ranges if not is_narrow(loop)]
         return not loops and all(
-            user.op in _WRAPPING or user.op is Ops.INDEX
+            user.op in WRAPPING or user.op is Ops.INDEX
             for user in self.known.order for node in user.src
-            if node.dtype is dtypes.index and node.op is not Ops.RANGE and not _is_narrow(node))
+            if node.dtype is dtypes.index and node.op is not Ops.RANGE and not is_narrow(node))
 
     def _fence(self) -> str:
         """What went past the caches is in memory before anybody is told that it is."""
@@ -321,8 +318,8 @@ class _Printer(Cascades, Fragments):
         if within is not None:
             return within
         plain = node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and _plain(node)
-        narrow = all(_is_narrow(part) for part in (node, *node.src)
-                     if part.dtype is dtypes.index)
+        narrow = node in self.wrapped or all(
+            is_narrow(part) for part in (node, *node.src) if part.dtype is dtypes.index)
         given = [self._operands(source, wide, at, vector) for source in node.src]
         return [self.dialect.vector_operation(node, width_of(vector), operands, plain, narrow)
                 for operands in zip(*given, strict=True)]
@@ -350,12 +347,6 @@ def _counted_together(block: Block) -> list[UOp]:
         if inner is not None and inner.loop is not None:
             found.append(inner.loop)
     return found
-
-
-def _is_narrow(node: UOp) -> bool:
-    """Whether an index has 32 bits at most, whatever the loops and variables are."""
-    least, most = symbolic.bounds(node)
-    return -_NARROW <= least and most < _NARROW
 
 
 def _plain(node: UOp) -> bool:

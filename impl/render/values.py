@@ -13,6 +13,7 @@ from impl.lowering.lower import Lowered
 from impl.lowering.phases import cut_phases
 from impl.lowering.waits import place_waits
 from impl.lowering.wide import wide_accesses
+from impl.lowering.wrapped import wrapped_addresses
 from impl.render.dialect import Dialect, Launched, Operand, Texts
 
 _Text = TypeVar("_Text", str, Operand)
@@ -38,7 +39,7 @@ class Values:
         self.shared: frozenset[UOp] = place_waits(low, kept) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
         self.warps = {loop for node in self.known.order for loop in exchanged(node)}
-        self.chosen = chosen_bits(self.known)
+        self.chosen, self.wrapped = chosen_bits(self.known), wrapped_addresses(low)
         self.warp = 1  # how many lanes run an iteration of the stage, to exchange values
         self.unrolled = self._loops_over(kept)
         most = self.groups.widest if self.groups else 1

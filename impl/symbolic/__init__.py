@@ -12,7 +12,7 @@ from impl.symbolic.arithmetic import add, as_node, floordiv, mod, mul, sub, tota
 from impl.symbolic.bounds import Bounds, Index, bounds, const
 from impl.symbolic.comparison import conjuncts, equal, less_equal, less_than, logical_and
 from impl.symbolic.evaluate import evaluate, evaluate_in_order, text
-from impl.symbolic.rebuild import assuming, rebuild, rebuilt
+from impl.symbolic.rebuild import assuming, bounds_assuming, rebuild, rebuilt
 from impl.symbolic.size import (
     Extent,
     Size,
@@ -40,7 +40,7 @@ from impl.symbolic.size import (
 from impl.symbolic.variable import Variable
 
 __all__ = ["Bounds", "Extent", "Index", "Size", "Variable", "actual", "add", "as_node", "as_size",
-           "assuming", "binds_in", "bounds", "common_size", "conjuncts", "const",
+           "assuming", "binds_in", "bounds", "bounds_assuming", "common_size", "conjuncts", "const",
            "element_count", "equal",
            "evaluate", "evaluate_in_order", "extent", "extent_of", "floordiv", "greatest",
            "identical", "is_number", "is_symbolic", "less_equal", "less_than", "logical_and",

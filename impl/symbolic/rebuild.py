@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from impl.dtypes import dtypes
 from impl.ir import Ops, UOp, toposort
 from impl.symbolic.arithmetic import add, floordiv, mod, mul, sub
-from impl.symbolic.bounds import bounds
+from impl.symbolic.bounds import Bounds, bounds
 from impl.symbolic.comparison import (
     conjuncts,
     equal,
@@ -58,25 +58,39 @@ def assuming(node: UOp, condition: UOp) -> UOp:
 
     A padded tensor is read under a condition. Inside it a remainder can often be dropped.
     """
-    limits = [limit for limit in map(_limit_of, conjuncts(condition))
-              if limit is not None and limit[0].op is not _MUL]
-    inside = set(toposort((node,)))
-    if not any(limited in inside or limited.op is _ADD
-               and not inside.isdisjoint(terms_of(limited)[0]) for limited, _, _ in limits):
-        return node  # nothing is said of what it is made of
-    narrow: dict[UOp, UOp] = {}  # what is limited, and a variable with just its values
-    for limited, below, value in limits:
-        low, high = bounds(narrow.get(limited, limited))
-        low, high = (max(low, value), high) if below else (low, min(high, value))
-        if low > high:
-            return node  # it holds nowhere
-        place = narrow[limited].arg[0] if limited in narrow else f"\0assumed {len(narrow)}"
-        narrow[limited] = UOp(_DEFINE_VAR, _index, (), (place, low, high))
+    narrow = _narrowed(node, condition)
     forth = _replacements(narrow)
     if not forth:
         return node
     back = {variable: limited for limited, variable in narrow.items()}
     return rebuild(rebuild(node, forth), back)  # r[impl symbolic.rewriting.equal]
+
+
+def bounds_assuming(node: UOp, condition: UOp) -> Bounds:
+    """The bounds of an index wherever the condition holds."""
+    # r[impl symbolic.bounds.sound]
+    return bounds(rebuild(node, _replacements(_narrowed(node, condition))))
+
+
+def _narrowed(node: UOp, condition: UOp) -> dict[UOp, UOp]:
+    """What a condition limits, and a variable with just its values; nothing if that says nothing of
+    the index, or never holds.
+    """
+    limits = [limit for limit in map(_limit_of, conjuncts(condition))
+              if limit is not None and limit[0].op is not _MUL]
+    inside = set(toposort((node,)))
+    if not any(limited in inside or limited.op is _ADD
+               and not inside.isdisjoint(terms_of(limited)[0]) for limited, _, _ in limits):
+        return {}
+    narrow: dict[UOp, UOp] = {}
+    for limited, below, value in limits:
+        low, high = bounds(narrow.get(limited, limited))
+        low, high = (max(low, value), high) if below else (low, min(high, value))
+        if low > high:
+            return {}
+        place = narrow[limited].arg[0] if limited in narrow else f"\0assumed {len(narrow)}"
+        narrow[limited] = UOp(_DEFINE_VAR, _index, (), (place, low, high))
+    return narrow
 
 
 def _limit_of(condition: UOp) -> tuple[UOp, bool, int] | None:

@@ -20,7 +20,7 @@ from impl.dialects import C
 from impl.dtypes import ALL, DType, dtypes
 from impl.functions.definitions import definition
 from impl.functions.types import mask_of
-from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
+from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, new_range
 from impl.render import render
 from impl.searching import with_steps
 from impl.steps import Upcast, apply_steps
@@ -272,6 +272,53 @@ def test_one_element_that_a_mask_selects_is_loaded_and_stored(dtype: DType, targ
         np.testing.assert_array_equal(kb.to_host(found, dtype), wanted)
 
 
+@verifies("render.index.wraps")
+@pytest.mark.parametrize("kind", [dtypes.int32, dtypes.int64], ids=str)
+def test_a_place_that_is_read_has_32_bits_where_it_is_valid(kind: DType) -> None:
+    """Any number may be read, far from all places too; what is accessed lies in a small table."""
+    row, i = new_range(3, RangeKind.GLOBAL), new_range(64, RangeKind.GLOBAL)
+    table = np.arange(300, dtype=np.float32) + 1
+    info = np.iinfo(kind.numpy)
+    places = np.random.default_rng(0).integers(-20, 120, 64).astype(kind.numpy)
+    places[[0, 9, 30]] = info.min, info.max, info.max // 4
+    read = kb.apply(Ops.CAST, load(param(2, kind), i), dtype=dtypes.index)
+    inside = symbolic.logical_and(symbolic.less_equal(0, read), symbolic.less_than(read, 100))
+    for apart, kinds in ((100, {"i32x16"}), (1 << 31, {"i64x16"})):
+        place = flat((row, apart), (read, 1))
+        ast = vector(kb.kernel(store(param(0), flat((row, 64), (i, 1)),
+                                     load(param(1), place, inside)), prefix=(row, i)), 16)
+        body = render(ast, C()).body
+        assert set(re.findall(r"gatherm_(\w+)_f32x16\(", body)) == kinds, body
+        if apart > 100:
+            continue  # an address that needs 64 bits has them
+        out, wanted = np.zeros(3 * 64, np.float32), np.zeros((3, 64), np.float32)
+        valid = (places >= 0) & (places < 100)
+        for one in range(3):
+            wanted[one, valid] = table[100 * one + places[valid]]
+        with Context(NOOPT=1):
+            kb.run(ast, out, table, places)
+        assert (out.reshape(3, 64) == wanted).all()
+
+
+@verifies("render.index.wraps")
+def test_a_place_that_is_also_a_number_has_all_its_bits() -> None:
+    """What is stored as a value, or compared, is no address."""
+    i = new_range(64, RangeKind.GLOBAL)
+    places = np.resize(np.array([3, -2, 1 << 20, 5, (1 << 31) - 1], np.int32), 64)
+    read = kb.apply(Ops.CAST, load(param(2, dtypes.int32), i), dtype=dtypes.index)
+    place = symbolic.mul(read, 7)
+    inside = symbolic.logical_and(symbolic.less_equal(0, read), symbolic.less_than(read, 9))
+    value = kb.apply(Ops.CAST, place, dtype=dtypes.int64)
+    ast = vector(kb.kernel(store(param(0), i, load(param(1), place, inside)),
+                           store(param(3, dtypes.int64), i, value), prefix=(i,)), 8)
+    out, numbers = np.zeros(64, np.float32), np.zeros(64, np.int64)
+    with Context(NOOPT=1):
+        kb.run(ast, out, np.arange(70, dtype=np.float32), places, numbers)
+    assert (numbers == places.astype(np.int64) * 7).all()
+    valid = (places >= 0) & (places < 9)
+    assert (out == np.where(valid, places * 7, 0)).all()
+
+
 @verifies("dialects.vector.equal")
 @pytest.mark.parametrize("far", [1, 1 << 33])
 def test_indices_as_values(checks: Checks, far: int) -> None:
@@ -447,6 +494,38 @@ def test_elements_a_few_apart_under_a_mask(dtype: DType) -> None:
         with Context(NOOPT=1):
             kb.run(ast, out, given)
         assert (out == wanted).all(), (step, valid, width)
+
+
+@verifies("dialects.vector.memory+2")
+@verifies("dialects.vector.within")
+@verifies("kernel.access.gated")
+@pytest.mark.parametrize(("dtype", "width"), [
+    (dtypes.float32, 16), (dtypes.float32, 8), (dtypes.float64, 4), (dtypes.uint8, 64),
+    (dtypes.float16, 16), (dtypes.bool, 8), (dtypes.int64, 8)], ids=str)
+def test_elements_from_the_last_to_the_first(dtype: DType, width: int) -> None:
+    """Memory begins with the last one that is valid, and ends with the first; nothing is
+    gathered where all are valid.
+    """
+    count = 3 * width
+    i = new_range(count, RangeKind.GLOBAL)
+    for step in (1, 2, 3):
+        if step > width // 2:
+            continue
+        for valid in (count, count - 3, width + 1, 3, 1):
+            place = symbolic.sub((valid - 1) * step, symbolic.mul(i, step))
+            inside = symbolic.less_than(i, valid) if valid < count else TRUE
+            ast = vector(elementwise(load(param(1, dtype), place, inside), i), width)
+            texts = render(ast, C()).definitions
+            name = f" back{'m' * (valid < count)}{step}_"
+            assert any(name in each for each in texts), (step, valid)
+            assert valid < count or not any(" gather" in each for each in texts)
+            given = kb.from_host(1 + np.arange((valid - 1) * step + 1)
+                                 % (1 if dtype.kind == "b" else 13), dtype)
+            out, wanted = empty(dtype, count), empty(dtype, count)
+            wanted[:valid] = given[::-step]
+            with Context(NOOPT=1):
+                kb.run(ast, out, given)
+            assert (out == wanted).all(), (step, valid)
 
 
 @verifies("dialects.vector.memory+2")

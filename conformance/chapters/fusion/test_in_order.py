@@ -333,6 +333,15 @@ def test_a_chain_is_for_running_results() -> None:
         apply_steps(scatter, [Chain(place, 3)])
 
 
+@verifies("kernel.local.own")
+@pytest.mark.parametrize("count", [5, 64])
+def test_a_running_result_that_nobody_reads(count: int) -> None:
+    """It is stored in a LOCAL, which no chain may read and store again."""
+    total = Tensor.full((count,), 3).cumsum(0)
+    assert (total < total).tolist() == [False] * count
+    assert (total.cast("int8") == total.cast("int8")).tolist() == [True] * count
+
+
 @verifies("steps.legal.refused")
 def test_a_chain_does_not_begin_anew_on_its_way() -> None:
     """A running sum of each three elements; one of which some elements are never stored."""
