@@ -514,3 +514,11 @@ class FewColumnsAreNoVector(Edit):
     first = "test_a_long_reduction_has_several_accumulators"
     file = "impl/choosing/heuristic.py"
     old, new = "0 < step <= width // 2 for step", "0 < step < 0 for step"
+
+
+class MixedSumsAreNoVector(Edit):
+    rule = "choosing.reduction.mostly"
+    description = "sums of which one part lies otherwise are made one by one"
+    first = "test_of_three_parts_one_may_be_gathered"
+    file = "impl/choosing/heuristic.py"
+    old, new = "if use.contiguous > use.scattered", "if use.contiguous > 99"

@@ -152,6 +152,15 @@ class HandPlanner(Planner):
             self._hide_latency(self.again(node), width)
         elif (apart := self._few_apart(node, loads, width)) is not None and tiled == 1:
             self._rows(apart, [], width, tiled)
+        elif (mixed := self._mostly_along(outputs, loads, width)) is not None and tiled == 1:
+            self._columns(mixed, [], width, tiled, 1)
+            self._hide_latency(self.again(node), width)
+
+    def _mostly_along(self, outputs: list[UOp], loads: list[UOp], width: int) -> UOp | None:
+        """An output loop along which most of what is read is contiguous, and the rest gathered."""
+        # r[impl choosing.reduction.mostly]
+        uses = [(loop, self.use(loads, loop)) for loop in outputs if self.extent(loop) >= width]
+        return next((loop for loop, use in uses if use.contiguous > use.scattered), None)
 
     def _few_apart(self, node: UOp, loads: list[UOp], width: int) -> UOp | None:
         """The long loop of a reduction whose elements lie a few apart, as in few columns."""

@@ -1,6 +1,7 @@
 """Products, rows, convolutions: which steps they get by rule. Chapter: spec/choosing.md."""
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from dataclasses import replace
@@ -95,6 +96,32 @@ def test_a_long_reduction_has_several_accumulators(shape: tuple[int, ...], axis:
         with Context(DEVICE="CPU"):
             found = getattr(Tensor(x.numpy()), name)(axis)
             np.testing.assert_array_equal(found.numpy(), getattr(x.numpy(), name)(axis))
+
+
+@verifies("choosing.reduction.mostly")
+def test_of_three_parts_one_may_be_gathered() -> None:
+    """Parts of a bias's gradient that lie along it, and one that lies along the sum."""
+    count, rows = 32, 64
+    block, i = new_range(3, GLOBAL), new_range(count, GLOBAL)
+    k = new_range(rows, REDUCE)
+    along, across = flat((k, count), (i, 1)), flat((i, rows), (k, 1))
+    for parts, wanted in (((along, across, along), ["UPCAST(1,16)"]),
+                          ((across, along, across), [])):
+        value = functools.reduce(lambda a, b: kb.apply(Ops.ADD, a, b), [
+            load(param(place), index, symbolic.equal(block, place - 1))
+            for place, index in enumerate(parts, 1)])
+        ast = kb.kernel(store(param(0), flat((block, count), (i, 1)),
+                              kb.reduce(Ops.ADD, value, k)), prefix=(block, i))
+        steps = hand_steps(ast, WIDE)
+        assert [step.name for step, _ in steps if "UPCAST" in step.name][:1] == wanted
+        given = [np.random.default_rng(place).integers(-9, 9, rows * count).astype(np.float32)
+                 for place in range(3)]
+        out = np.zeros(3 * count, np.float32)
+        found = exact(apply_steps(ast, [step for step, _ in steps]), out, *given, device="CPU")
+        for place, index in enumerate(parts):
+            matrix = given[place].reshape((rows, count) if index is along else (count, rows))
+            wanted_sums = matrix.sum(0 if index is along else 1)
+            assert (found.reshape(3, count)[place] == wanted_sums).all()
 
 
 # Rows of memory
