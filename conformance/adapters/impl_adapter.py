@@ -318,7 +318,7 @@ def body_of(body: Sequence[Statement], execute: Body, outer: Variables, given: V
 def written(body: Sequence[Statement]) -> Body:
     """The body as a user writes it: a line for each statement. It is followed as fast as read."""
     known: dict[str, Any] = {"Tensor": Tensor, "evaluate": evaluate}
-    lines = ["def body(variables, observed):"]
+    lines = ["def body(variables, observed):", "    pass"]  # it may have no statement at all
     for place, statement in enumerate(body):
         lines += [f"    {line}" for line in _lines(statement, str(place), known)]
     exec("\n".join(lines), known)  # its text is made of names and numbers of ours

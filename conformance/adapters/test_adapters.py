@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from conformance import protocol
+from conformance.adapters.impl_adapter import Adapter
 from conformance.adapters.library import unwrapped, wrapped
 from conformance.peers.upstream import told
 from conformance.protocol import Program, Statement, shapes
@@ -210,3 +211,13 @@ def test_calls_are_given_their_arguments() -> None:
                          "is changed"), (body[0], "no call gives")):
         with pytest.raises(shapes.ProgramError, match=said):
             shapes.check_program(protocol.program([*inputs, wrong]))
+
+
+def test_a_loop_of_no_statements_is_one() -> None:
+    """What a program repeats may be nothing, and the adapter of this project writes it as code."""
+    values: Statement = {"do": "input", "to": "t0", "dtype": "int8", "shape": [2], "data": "f6fb"}
+    program = protocol.program([values, {"do": "repeat", "count": 2, "statements": []},
+                                {"do": "observe", "names": ["t0"]}])
+    shapes.check_program(program)
+    found = Adapter().run(program, ())
+    assert [value.data for value in found.values] == ["f6fb"]
