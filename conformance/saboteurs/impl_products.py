@@ -522,3 +522,27 @@ class MixedSumsAreNoVector(Edit):
     first = "test_of_three_parts_one_may_be_gathered"
     file = "impl/choosing/heuristic.py"
     old, new = "if use.contiguous > use.scattered", "if use.contiguous > 99"
+
+
+class HalfASumIsNoVector(Edit):
+    rule = "choosing.reduction.mostly"
+    description = "sums of two parts that lie otherwise are made one by one"
+    first = "test_of_two_parts_of_a_sum_one_may_be_gathered"
+    file = "impl/choosing/heuristic.py"
+    old, new = "if use.contiguous and use.contiguous >= use.scattered", "if use.contiguous > 99"
+
+
+class ImagesOfSevenAreShort(Edit):
+    rule = "choosing.window.apart"
+    description = "rows of seven that lie side by side stay apart"
+    first = "test_short_rows_that_lie_side_by_side_are_one"
+    file = "impl/choosing/plain.py"
+    old, new = "LEAST_VECTOR <= size < width and", "LEAST_VECTOR <= size < 0 and"
+
+
+class TwoGathersAreTooMany(Edit):
+    rule = "choosing.plain.lanes"
+    description = "a stage that gathers both of its operands has no vector"
+    first = "test_two_operands_may_be_gathered"
+    file = "impl/choosing/plain.py"
+    old, new = "scattered <= 2 + contiguous", "scattered <= 1 + contiguous"

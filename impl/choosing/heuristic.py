@@ -155,6 +155,16 @@ class HandPlanner(Planner):
         elif (mixed := self._mostly_along(outputs, loads, width)) is not None and tiled == 1:
             self._columns(mixed, [], width, tiled, 1)
             self._hide_latency(self.again(node), width)
+        elif (mixed := self._mostly_across(node, loads)) is not None and tiled == 1:
+            self._rows(mixed, [], power(min(width, self.extent(mixed))), tiled)
+
+    def _mostly_across(self, node: UOp, loads: list[UOp]) -> UOp | None:
+        """The same of a loop of the reduction: half of what is read may be gathered."""
+        # r[impl choosing.reduction.mostly]
+        uses = [(loop, self.use(loads, loop)) for loop in node.src[1:]
+                if loop.arg[1] is RangeKind.REDUCE and self.extent(loop) >= _LEAST_SQUARE]
+        return next((loop for loop, use in uses[::-1]
+                     if use.contiguous and use.contiguous >= use.scattered), None)
 
     def _mostly_along(self, outputs: list[UOp], loads: list[UOp], width: int) -> UOp | None:
         """An output loop along which most of what is read is contiguous, and the rest gathered."""

@@ -87,7 +87,7 @@ def _block(planner: Planner, refused: set[UOp]) -> tuple[UOp, int] | None:
 
 def merge_short(planner: Planner) -> None:
     """Make one loop of a stage's last two where the inner one is too short for a vector, and what
-    is stored lies side by side over both: as pixels that were windows do.
+    is stored lies side by side over both: as pixels that were windows do, and images of 7 x 7.
     """
     # r[impl choosing.window.apart]
     for place in range(len(planner.known.ast.src)):
@@ -98,11 +98,12 @@ def merge_short(planner: Planner) -> None:
         if len(own) < 2 or any(node.op is Ops.REDUCE for node in store.toposort()):
             continue
         (outer, inner), grows = own[-2:], planner.growth[store.src[0].src[1]] or {}
-        if 1 < planner.extent(inner) < LEAST_VECTOR and grows.get(inner) == 1 \
-                and grows.get(outer) == planner.extent(inner):
+        step, size = Merge(known.position[outer], known.position[inner]), planner.extent(inner)
+        width = planner.limits.elements(store.src[0].dtype.itemsize)
+        if grows.get(inner) == 1 and grows.get(outer) == size and (
+                1 < size < LEAST_VECTOR or LEAST_VECTOR <= size < width and _merges(step, known)):
             before = set(planner.made)
-            planner.take_if_legal(Merge(known.position[outer], known.position[inner]),
-                                  "too short for a vector alone")
+            planner.take_if_legal(step, "too short for a vector alone")
             planner.made &= before  # what is merged may still be cut
 
 
@@ -211,7 +212,7 @@ def _is_plain(planner: Planner, loop: UOp) -> bool:
             contiguous += step in (-1, 1)
     lanes = known.lanes and any(_has_vector(planner, store, loop)
                                 for store in _stores_along(known, loop))
-    return not lanes and scattered <= 1 + contiguous
+    return not lanes and scattered <= 2 + contiguous
 
 
 def _step(planner: Planner, index: UOp, loop: UOp) -> int:

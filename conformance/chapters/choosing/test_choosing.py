@@ -124,6 +124,25 @@ def test_of_three_parts_one_may_be_gathered() -> None:
             assert (found.reshape(3, count)[place] == wanted_sums).all()
 
 
+@verifies("choosing.reduction.mostly")
+def test_of_two_parts_of_a_sum_one_may_be_gathered() -> None:
+    """Pixels that lie side by side, and others that were stored phase by phase."""
+    i, row, column = new_range(3, GLOBAL), new_range(20, REDUCE), new_range(14, REDUCE)
+    phases = symbolic.add(symbolic.mul(symbolic.mod(column, 2), 60 * 7),
+                          symbolic.add(symbolic.mul(row, 7), symbolic.floordiv(column, 2)))
+    value = kb.apply(Ops.MUL, load(param(1), flat((i, 280), (row, 14), (column, 1))),
+                     load(param(2), symbolic.add(phases, symbolic.mul(i, 140))))
+    ast = kb.kernel(store(param(0), i, kb.reduce(Ops.ADD, value, row, column)), prefix=(i,))
+    steps = hand_steps(ast, WIDE)
+    assert "GROUP(2,8)" in [step.name for step, _ in steps], steps
+    random = np.random.default_rng(0)
+    plain, parts = (random.integers(-9, 9, size).astype(np.float32) for size in (840, 840))
+    out = exact(apply_steps(ast, [step for step, _ in steps]), np.zeros(3, np.float32), plain,
+                parts, device="CPU")
+    ordered = parts.reshape(2, 3, 20, 7).transpose(1, 2, 3, 0).reshape(3, 280)
+    assert (out == (plain.reshape(3, 280) * ordered).sum(1)).all()
+
+
 # Rows of memory
 
 

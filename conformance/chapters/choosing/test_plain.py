@@ -407,3 +407,41 @@ def test_one_element_for_some_lanes(dtype: DType) -> None:
     with Context(NOOPT=1):
         kb.run(made, result, x, blocks, device="CPU")
     assert np.array_equal(result, np.maximum(x, np.repeat(blocks, 32)[:1003]))
+
+
+@verifies("choosing.plain.lanes")
+def test_two_operands_may_be_gathered() -> None:
+    """As where windows are compared with their maxima: what is stored lies side by side."""
+    c = new_range(48, RangeKind.GLOBAL)
+    window, within = symbolic.floordiv(c, 3), symbolic.mod(c, 3)
+    one = load(param(1), symbolic.add(symbolic.mul(window, 2), within))
+    value = kb.apply(Ops.CAST, kb.apply(Ops.CMPEQ, one, load(param(2), window)), dtype=FLOAT)
+    ast = kb.kernel(store(param(0), c, value), prefix=(c,))
+    assert "UPCAST(0,16)" in names(ast)
+    x, most = (np.random.default_rng(place).integers(0, 3, 40).astype(np.float32)
+               for place in range(2))
+    out = np.zeros(48, np.float32)
+    kb.run(ast, out, x, most)
+    places = np.arange(48)
+    assert (out == (x[places // 3 * 2 + places % 3] == most[places // 3])).all()
+
+
+@verifies("choosing.window.apart")
+def test_short_rows_that_lie_side_by_side_are_one() -> None:
+    """The last stage of a normalised image of 7 x 7: 49 elements, and not seven times seven."""
+    i, k = new_range(4, RangeKind.GLOBAL), new_range(49, RangeKind.REDUCE)
+    row, column = new_range(7, RangeKind.LOOP), new_range(7, RangeKind.LOOP)
+    total = local(0, 1)
+    x = load(param(1), flat((i, 49), (row, 7), (column, 1)))
+    stages = (store(total, 0, reduce(Ops.ADD, load(param(1), flat((i, 49), (k, 1))), k)),
+              store(param(0), flat((i, 49), (row, 7), (column, 1)),
+                    kb.apply(Ops.SUB, x, load(total, 0)), row, column))
+    ast = kb.kernel(*stages, prefix=(i,))
+    made = names(ast)
+    assert [name.partition("(")[0] for name in made] == ["GROUP", "MERGE", "UPCAST"], made
+    assert made[-1].endswith(",16)")
+    given = np.random.default_rng(0).integers(-9, 9, 4 * 49).astype(np.float32)
+    out = np.zeros_like(given)
+    kb.run(ast, out, given)
+    rows = given.reshape(4, 49)
+    assert (out.reshape(4, 49) == rows - rows.sum(1, keepdims=True)).all()
