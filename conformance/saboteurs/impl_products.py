@@ -546,3 +546,12 @@ class TwoGathersAreTooMany(Edit):
     first = "test_two_operands_may_be_gathered"
     file = "impl/choosing/plain.py"
     old, new = "scattered <= 2 + contiguous", "scattered <= 1 + contiguous"
+
+
+class LinesBetweenAreAskedFor(Edit):
+    rule = "lowering.fetch.before+2"
+    description = "all lines from the first element of a vector to the last are asked for"
+    first = "test_lines_between_what_is_stored_are_not_asked_for"
+    file = "impl/render/accesses.py"
+    old = "within = [step * each for each in range(0, count - 1, max(line // max(step, 1), 1))]"
+    new = "within = [*range(0, step * (count - 1), line)]"

@@ -278,8 +278,9 @@ class Accesses(Values):
         at, steps = self._combinations(lanes), self.low.access[index].steps
         bases = self._text(base, lanes, at)
         line = max(_LINE // index.src[0].dtype.itemsize, 1)
-        last = steps.get(vector, 0) * (width_of(vector) - 1) if vector is not None else 0
-        within = [*range(0, last, line), last]
+        step, count = (0, 1) if vector is None else (steps.get(vector, 0), width_of(vector))
+        within = [step * each for each in range(0, count - 1, max(line // max(step, 1), 1))]
+        within.append(step * (count - 1))
         places: dict[str, set[int]] = {}
         for text, values in zip(bases, at, strict=True):
             first = sum(steps.get(lane, 0) * each for lane, each in zip(lanes, values, strict=True))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import itertools
 import random
 from dataclasses import replace
@@ -782,6 +783,19 @@ def test_each_line_is_asked_for_once_before_the_sum(columns: int) -> None:
     for device in PROCESSORS:
         out = exact(made, np.zeros(18 * 200, np.float32), wanted, other, device=device)
         assert (out.reshape(18, 200)[:, :columns] == wanted @ other).all()
+
+
+@verifies("lowering.fetch.before+2")
+def test_lines_between_what_is_stored_are_not_asked_for() -> None:
+    """A vector whose elements are stored 289 apart, as results of a transposed convolution are."""
+    i, k = new_range(16, GLOBAL), new_range(40, REDUCE)
+    value = kb.apply(Ops.MUL, load(param(1), flat((k, 16), (i, 1))), load(param(2), k))
+    ast = kb.kernel(store(param(0), flat((i, 289)), kb.reduce(Ops.ADD, value, k)), prefix=(i,))
+    made = apply_steps(ast, [Upcast(0, 16)])
+    made = Fetch(Analysis(made).position[next(
+        r for r in Analysis(made).ranges if r.arg[1] is REDUCE)]).apply(Analysis(made))
+    asked = re.findall(r"__builtin_prefetch\(p0 \+ (?:\d+ \+ )?(\d+),", render(made, C()).body)
+    assert [int(place) for place in asked] == [289 * each for each in range(16)]
 
 
 def _in_place(before: bool) -> UOp:
