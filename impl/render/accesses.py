@@ -222,7 +222,7 @@ class Accesses(Values):
         if kind and step:
             places = dialect.vector_steps(count, step)
             text = f"({text} + {dialect.vector_cast(places, dtypes.index, kind)})"
-        if kind and has_short_address(node):  # r[impl render.index.wraps]
+        if kind and self._is_short(node):
             text, kind = dialect.vector_short((text, kind), count)
         mask = guard if not uniform else None
         if step == 1 and not kind:
@@ -240,6 +240,13 @@ class Accesses(Values):
         if guard is None or not uniform:
             return found
         return dialect.vector_gated(guard[0], found, dtype, self._nothing(dtype))
+
+    def _is_short(self, load: UOp) -> bool:
+        """Whether 32 bits of an address are enough. It is asked for each lane, and found once."""
+        # r[impl render.index.wraps]
+        if load not in self.short:
+            self.short[load] = has_short_address(load)
+        return self.short[load]
 
     def _write(self, store: UOp) -> None:
         index, value = store.src[0], store.src[1]

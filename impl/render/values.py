@@ -40,6 +40,7 @@ class Values:
         self.launched: dict[UOp, Launched] = {}
         self.warps = {loop for node in self.known.order for loop in exchanged(node)}
         self.chosen, self.wrapped = chosen_bits(self.known), wrapped_addresses(low)
+        self.short: dict[UOp, bool] = {}
         self.warp = 1  # how many lanes run an iteration of the stage, to exchange values
         self.unrolled = self._loops_over(kept)
         most = self.groups.widest if self.groups else 1

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import functools
-import re
 import itertools
 import random
+import re
 from dataclasses import replace
 from typing import Any
 
