@@ -537,7 +537,7 @@ class ImagesOfSevenAreShort(Edit):
     description = "rows of seven that lie side by side stay apart"
     first = "test_short_rows_that_lie_side_by_side_are_one"
     file = "impl/choosing/plain.py"
-    old, new = "LEAST_VECTOR <= size < width and", "LEAST_VECTOR <= size < 0 and"
+    old, new = "or size % width and _merges", "or size < 0 and _merges"
 
 
 class TwoGathersAreTooMany(Edit):

@@ -86,10 +86,11 @@ def _block(planner: Planner, refused: set[UOp]) -> tuple[UOp, int] | None:
 
 
 def merge_short(planner: Planner) -> None:
-    """Make one loop of a stage's last two where the inner one is too short for a vector, and what
-    is stored lies side by side over both: as pixels that were windows do, and images of 7 x 7.
+    """Make one loop of a stage's last two where the inner one is too short for a vector, or is no
+    whole number of vectors, and what is stored lies side by side over both: as pixels that were
+    windows do, and images of 7 x 7.
     """
-    # r[impl choosing.window.apart]
+    # r[impl choosing.window.apart, choosing.plain.lanes]
     for place in range(len(planner.known.ast.src)):
         known, store = planner.known, planner.known.ast.src[place]
         own = tuple(loop for loop in store.src[2:] if loop.arg[1] not in LANES)
@@ -101,7 +102,7 @@ def merge_short(planner: Planner) -> None:
         step, size = Merge(known.position[outer], known.position[inner]), planner.extent(inner)
         width = planner.limits.elements(store.src[0].dtype.itemsize)
         if grows.get(inner) == 1 and grows.get(outer) == size and (
-                1 < size < LEAST_VECTOR or LEAST_VECTOR <= size < width and _merges(step, known)):
+                1 < size < LEAST_VECTOR or size % width and _merges(step, known)):
             before = set(planner.made)
             planner.take_if_legal(step, "too short for a vector alone")
             planner.made &= before  # what is merged may still be cut
