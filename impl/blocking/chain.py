@@ -30,8 +30,8 @@ class Chain(Step):
     """Take `amount` iterations of a running result at once: first among each other, then with
     the result before them.
 
-    Legal for a BLOCK loop of fixed extent, the innermost one, whose only store combines what was
-    stored one iteration before with an element that reads nothing of what is stored: in every
+    Legal for a BLOCK loop of fixed extent, the innermost one, whose only store, to an argument,
+    combines what was stored one iteration before with an element that reads nothing of what is stored: in every
     iteration but the first. Combining in another order is what
     r[conventions.reassociation.reduction] allows. A rest follows one by one.
     """
@@ -42,8 +42,8 @@ class Chain(Step):
         why="only the result before has to be waited for",
         loops=(RangeKind.BLOCK,),
         amount=Amount(),
-        only="the innermost loop of the only store, which combines what was stored one "
-             "iteration before in all iterations but the first")
+        only="the innermost loop of the only store, to an argument, which combines what was "
+             "stored one iteration before in all iterations but the first")
 
     amount: int
 
