@@ -31,8 +31,8 @@ class Chain(Step):
     the result before them.
 
     Legal for a BLOCK loop of fixed extent, the innermost one, whose only store, to an argument,
-    combines what was stored one iteration before with an element that reads nothing of what is stored: in every
-    iteration but the first. Combining in another order is what
+    combines what was stored one iteration before with an element that reads nothing of what is
+    stored: in every iteration but the first. Combining in another order is what
     r[conventions.reassociation.reduction] allows. A rest follows one by one.
     """
 

@@ -5,6 +5,7 @@
 """
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from functools import partial
@@ -44,6 +45,8 @@ def _chapter(name: str) -> str:
 
 
 if __name__ == "__main__":
+    for folder in _CHAPTERS:  # whose modules declare steps
+        importlib.import_module(f"impl.{folder}")
     if sys.argv[1:] == ["renew"]:
         CHAPTER.write_text(renewed(CHAPTER.read_text(encoding="utf-8")), encoding="utf-8")
     else:

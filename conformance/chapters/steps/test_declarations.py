@@ -5,6 +5,8 @@ Each trace of a step is made in a kernel by that step itself.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -132,3 +134,6 @@ def test_the_table_of_the_chapter_is_what_the_steps_declare() -> None:
     assert table() in text, "run `python -m impl.steps.table renew`"
     assert renewed(text) == text == renewed(re.sub(r"^\| `UPCAST.*\n", "", text, flags=re.M))
     assert sum(line.count("(axis") for line in table().splitlines()) >= len(STEPS)
+    printed = subprocess.run([sys.executable, "-m", "impl.steps.table"], cwd=ROOT, text=True,
+                             capture_output=True, check=True).stdout
+    assert printed.strip() == table().strip()  # a process that has imported nothing else
