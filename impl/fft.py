@@ -164,14 +164,18 @@ def _checked(operation: str, x: Any, n: int | None, dim: int) -> tuple[list[Tens
     if not real.shape:
         raise ShapeError(name, "the tensor has no axes", "give it one: x.reshape(1)")
     axis = real._axis(dim, name)
-    size = real.shape[axis] if n is None else n
+    size = _length(operation, real.shape[axis] if n is None else n, dim)
+    parts = [real, x.imag] if isinstance(x, Complex) else [real]
+    return [_sized(each, size, axis) for each in parts], size, axis
+
+
+def _length(operation: str, size: Any, dim: int) -> int:
     if not isinstance(size, (int, np.integer)):  # r[impl errors.argument.refused]
-        raise ArgumentError(name, f"n is {size!r}", "give a whole number")
+        raise ArgumentError(f"fft.{operation}", f"n is {size!r}", "give a whole number")
     if size < 1:
         raise ShapeError(f"fft.{operation}", f"there are {size} values along axis {dim}",
                          "give 1 or more")
-    parts = [real, x.imag] if isinstance(x, Complex) else [real]
-    return [_sized(each, int(size), axis) for each in parts], int(size), axis
+    return int(size)
 
 
 def _sized(x: Tensor, size: int, axis: int) -> Tensor:
@@ -229,10 +233,10 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of `rfft`: n real numbers, 2 * (m - 1) of m unless n is given."""
-    size = 2 * (input.shape[dim] - 1) if n is None else n
-    parts, half, axis = _checked("irfft", input, max(size, 0) // 2 + 1, dim)
-    if size < 1:
-        raise ShapeError("fft.irfft", f"{size} values are wanted", "give n, 1 or more")
+    given, _, axis = _checked("irfft", input, None, dim)
+    size = _length("irfft", 2 * (given[0].shape[axis] - 1) if n is None else n, dim)
+    half = size // 2 + 1
+    parts = [_sized(each, half, axis) for each in given]
     # A value and its conjugate, which is not given, add up to twice its real part.
     twice = np.full(half, 2, np.float64 if parts[0].dtype is dtypes.float64 else np.float32)
     twice[[0, *[-1] * (size % 2 == 0)]] = 1

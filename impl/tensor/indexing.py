@@ -530,10 +530,14 @@ def flat_index(indices: list[UOp], sizes: list[int]) -> UOp:
     total: UOp | None = None
     inside: UOp | None = None
     for index, size in zip(indices, sizes, strict=True):
-        index = nodes.broadcast(cast(index, wide), shape)
-        fits = binary(Ops.AND, compare(Ops.CMPLE, UOp.const(wide, 0), index),
-                      compare(Ops.CMPLT, index, nodes.scalar(wide, size)))
+        # It is compared before it loses bits: 2**32 is no place, and 0 is.
+        own = index.dtype if index.dtype.itemsize > wide.itemsize else wide
+        own = dtypes.int64 if index.dtype is dtypes.uint32 else own
+        index = nodes.broadcast(cast(index, own), shape)
+        fits = binary(Ops.AND, compare(Ops.CMPLE, UOp.const(own, 0), index),
+                      compare(Ops.CMPLT, index, nodes.scalar(own, size)))
         inside = fits if inside is None else binary(Ops.AND, inside, fits)
+        index = cast(index, wide)
         total = index if total is None else nodes.add(
             nodes.mul(total, nodes.scalar(wide, size)), index)
     assert total is not None and inside is not None

@@ -6,13 +6,14 @@ Chapter: spec/tensor.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
 from impl.dtypes import dtypes
 from impl.errors import DTypeError, ShapeError, ValueOutsideError
 from impl.gradient import nodes
+from impl.gradient.custom import ruled, with_gradient
 from impl.gradient.nodes import cast, where
 from impl.host import np
 from impl.ir import Ops, UOp
@@ -184,7 +185,35 @@ class Statistics(Spatial):
         x = self.cast(self._result_float())
         if not self.shape or self.numel() == 0:
             return x._another()
-        return x.movedim(axis, -1)._log_sums().movedim(-1, axis)
+        return x.movedim(axis, -1)._log_running().movedim(-1, axis)
+
+    def _log_running(self) -> Self:
+        """`logcumsumexp` along the last axis, with a gradient that knows of no blocks: those may be
+        infinite where the result is not.
+        """
+        def pull(gradient: UOp, inputs: Sequence[UOp]) -> tuple[UOp]:
+            x = self._wrap(inputs[0])
+            return x._log_slopes(x._log_running(), self._wrap(gradient)).uop,
+        return self._wrap(with_gradient(self._log_sums().uop, ruled((self.uop,), pull)))
+
+    def _log_slopes(self, result: Self, gradient: Self) -> Self:
+        """The sums over i >= j of gradient[i] * exp(x[j] - result[i]), for each j; no power is
+        above 1, since results never fall. What comes from behind a block passes its last result.
+        """
+        size = self.shape[-1]
+        if is_symbolic(size) or size <= _BLOCK:
+            seen = self._wrap(nodes.broadcast(_up_to(size), (*self.shape, size)))
+            powers = seen.where(self.unsqueeze(-2) - result.unsqueeze(-1), -math.inf).exp()
+            return (powers * gradient.unsqueeze(-1)).sum(-2)
+        more = (0, -size % _BLOCK)
+        x, y, seed = (each.pad(more, value=value).unflatten(-1, (-1, _BLOCK))
+                      for each, value in ((self, -math.inf), (result, math.inf), (gradient, 0)))
+        ends = y[..., :-1, -1]
+        behind = ((ends.unsqueeze(-1) - y[..., 1:, :]).exp() * seed[..., 1:, :]).sum(-1)
+        powers = (x[..., :-1, :] - ends.unsqueeze(-1)).exp()
+        passed = powers * ends._log_slopes(ends, behind).unsqueeze(-1)
+        passed = powers.eq(0).where(0, passed).pad((0, 0, 0, 1))
+        return (x._log_slopes(y, seed) + passed).flatten(-2)[..., :size]
 
     def _log_sums(self) -> Self:
         """`logcumsumexp` along the last axis, of floats."""

@@ -58,6 +58,20 @@ def test_long_transforms_of_any_axis(n: int, axis: int) -> None:
         assert close(fft.irfft(z, size, axis), np.fft.irfft(wanted, size, axis))
 
 
+def test_a_length_is_any_whole_number() -> None:
+    _, z = drawn(5)
+    for n in (np.int64(4), np.int32(5), True):
+        assert fft.irfft(z, n).shape == (int(n),) == fft.ifft(z, n).shape
+        assert fft.hfft(z, n).shape == (int(n),)
+    for wrong in ("3", 4.5):
+        with pytest.raises(ArgumentError, match=f"n is {wrong!r}"):
+            fft.irfft(z, wrong)
+    with pytest.raises(DTypeError):
+        fft.irfft([1.0])
+    with pytest.raises(ShapeError, match="no axes"):
+        fft.irfft(Tensor(1.0))
+
+
 def test_lengths_axes_and_norms() -> None:
     wanted, z = drawn(3, 6)
     for norm in (None, "backward", "ortho", "forward"):

@@ -234,6 +234,23 @@ def test_running_sums_of_exponentials_lose_nothing(shape: tuple[int, ...]) -> No
     assert np.isnan(Tensor(x).logcumsumexp(0).numpy()[-1]).all()
 
 
+@verifies("gradient.value.derivative")
+@pytest.mark.parametrize("line", [
+    [0.0] * 16 + [-math.inf], [1.0] * 3 + [-math.inf] * 20, [0.0, math.inf] + [0.0] * 15,
+    [0.5] * 40, [-900.0, 900.0] * 17, [300.0 - each for each in range(300)]], ids=len)
+def test_slopes_of_running_sums_of_exponentials(line: list[float]) -> None:
+    """Of each result exp(x[j] - result); nothing of the blocks is seen, also where one is -inf."""
+    x, seed = np.array(line), np.random.default_rng(0).standard_normal(len(line))
+    total = np.logaddexp.accumulate(x)
+    with np.errstate(invalid="ignore"):
+        powers = np.where(np.arange(len(x))[:, None] <= np.arange(len(x)),
+                          np.exp(x[:, None] - total), 0)
+    given = Tensor(x, requires_grad=True)
+    (given.logcumsumexp(0) * Tensor(seed)).sum().backward()
+    assert given.grad is not None
+    np.testing.assert_allclose(given.grad.numpy(), (powers * seed).sum(1), rtol=1e-9, atol=1e-12)
+
+
 @verifies("tensor.statistics.value+2")
 @pytest.mark.parametrize("shape", [(1,), (9,), (6, 40), (2, 3, 5)])
 @pytest.mark.parametrize("kinds", [1, 3, 1000])

@@ -509,6 +509,14 @@ def test_numbers_out_of_range_give_zeros() -> None:
     assert x[Tensor([-1, 3, 2 ** 30, -4, 0])].tolist() == [[5, 6], [0, 0], [0, 0], [0, 0], [1, 2]]
     assert x[Tensor([0, 2, 5]), Tensor([-1, 2, 0])].tolist() == [2, 0, 0]
     assert x[Tensor([0, 1]), Tensor([2, 3])].tolist() == [0, 0]  # nor the rows below
+    for dtype in (np.int64, np.uint64):  # of which the lowest 32 bits are places
+        far = Tensor(np.array([2 ** 32 + 1, 2 ** 33, 2 ** 32 - 1, 1], dtype))
+        near = Tensor(np.array([1, 1, 1, 0], dtype))
+        assert x[far, near].tolist() == [0, 0, 0, 3]
+        assert x[near, far].tolist() == [0, 0, 0, 2]
+        y = x.clone()
+        y[far, near] = 9
+        assert y.tolist() == [[1, 2], [9, 4], [5, 6]]
 
 
 @verifies("tensor.argmax.first+2")
