@@ -60,10 +60,12 @@ def test_long_transforms_of_any_axis(n: int, axis: int) -> None:
 
 def test_a_length_is_any_whole_number() -> None:
     _, z = drawn(5)
-    for n in (np.int64(4), np.int32(5), True):
+    lengths: list[Any] = [np.int64(4), np.int32(5), True]
+    for n in lengths:
         assert fft.irfft(z, n).shape == (int(n),) == fft.ifft(z, n).shape
         assert fft.hfft(z, n).shape == (int(n),)
-    for wrong in ("3", 4.5):
+    wrongs: list[Any] = ["3", 4.5]
+    for wrong in wrongs:
         with pytest.raises(ArgumentError, match=f"n is {wrong!r}"):
             fft.irfft(z, wrong)
     with pytest.raises(DTypeError):
