@@ -480,15 +480,6 @@ class ViewsAloneAreWritten(ImplPatch):
         return lambda call: None
 
 
-class ArgumentsDoNotSeeEachOther(ImplPatch):
-    rule = "replay.guard.state"
-    description = "arguments of which one is a view of the other are taken for tensors apart"
-    target = "impl.replay.stand_ins:_see_each_other"
-
-    def replacement(self, original: Function) -> Function:
-        return lambda tensors: False
-
-
 class GradientsAreThoseOfTheCapture(ImplPatch):
     rule = "replay.guard.complete"
     description = "a replay uses the gradient that a tensor had in the capture"
@@ -518,6 +509,7 @@ class StandInsAloneRequireGradients(Edit):
 class ArgumentsMayBeStates(ImplPatch):
     rule = "replay.guard.state"
     description = "an argument that the function uses by another name, too, is not noticed"
+    first = "test_what_was_recorded_of_a_view_is_nothing_of_other_tensors"
     target = "impl.replay.states:States.may_be"
 
     def replacement(self, original: Function) -> Function:
@@ -823,15 +815,6 @@ class ValuesAreOnlyCounted(Edit):
     file = "impl/following/reads.py"
     first = "test_an_explanation_is_short_and_whole_on_request"
     old, new = 'if sort == "values":', 'if sort == "none":'
-
-
-class NamesOfWritesArePending(Edit):
-    rule = "replay.pending.before"
-    description = "what another name of a write holds is computed in the capture"
-    first = "test_what_a_write_left_under_other_names_is_no_part_of_a_capture"
-    file = "impl/replay/capture.py"
-    old = "    return [*names, node] if node.op is Ops.AFTER else []"
-    new = "    return []"
 
 
 class OldValuesMoveAlong(ImplPatch):

@@ -51,15 +51,6 @@ from impl.tensor.parameters import (
 from impl.tensor.random import generator
 
 
-def _written(node: UOp) -> list[UOp]:
-    """A write, and the names under which a tensor holds what was written; else none."""
-    names = []
-    while node.op in (Ops.DETACH, Ops.RESHAPE):
-        names.append(node)
-        node = node.src[0]
-    return [*names, node] if node.op is Ops.AFTER else []
-
-
 class Capture:
     """The record of one call: its runs, in order, and the tensors that it changed."""
 
@@ -86,7 +77,6 @@ class Capture:
         # What was overwritten then is gone, so the function cannot write them down.
         written = {node for each in parameters()
                    if (node := expression_of(each.uop)).op is Ops.AFTER}
-        written |= {node for h in living() if isinstance(h, Tensor) for node in _written(h.uop)}
         # r[impl replay.capture.whole]
         self.forgotten = forget_realized(lambda node: node not in written)
         stand_ins = {id(tensor) for tensor in arguments.tensors.values()}

@@ -39,8 +39,7 @@ class StandIns:
         realize_unasked(self.tensors)
         self.originals = [(root, tensor.uop) for root, tensor in zip(roots, self.tensors,
                                                                      strict=True)]
-        self.shared = any(_is_part_of(tensor, reads) for tensor in self.tensors) \
-            or _see_each_other(self.tensors) or any(
+        self.shared = any(_is_part_of(tensor, reads) for tensor in self.tensors) or any(
             not is_whole(form) for path, form in given.signature.items()
             if path != "[1]" and isinstance(form, tuple))
         self.states = list({id(each): each for each in [*reads.tensors.values(), *_roots(
@@ -137,19 +136,6 @@ def _roots(tensors: Sequence[Tensor]) -> list[Tensor]:
     """The living tensors of which some are views, and which a write to one of these changes."""
     return [root for tensor in tensors for reference, _ in tensor._ancestors
             if (root := reference()) is not None]
-
-
-def _see_each_other(tensors: Sequence[Tensor]) -> bool:
-    """Whether an argument is a view of another one, or two are views of one tensor."""
-    different = {id(tensor): tensor for tensor in tensors}
-    seen = {*different}
-    for tensor in different.values():
-        roots = {id(root) for reference, *_ in tensor._ancestors
-                 if (root := reference()) is not None}
-        if not seen.isdisjoint(roots):
-            return True
-        seen |= roots
-    return False
 
 
 def _copies(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
