@@ -38,7 +38,6 @@ def __getattr__(name: str) -> NoReturn:
 _REAL, _IMAG, _BOTH = (0,), (1,), (0, 1)
 
 
-@functools.lru_cache(maxsize=64)
 def _waves(rows: int, columns: int, n: int) -> np.ndarray:
     """cos and sin of 2 pi j k / n for each j below rows and k below columns."""
     angle = 2 * np.pi / n * (np.arange(rows)[:, None] * np.arange(columns) % n)

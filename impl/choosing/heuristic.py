@@ -158,6 +158,12 @@ class HandPlanner(Planner):
         elif (mixed := self._mostly_across(node, loads)) is not None and tiled == 1:
             self._rows(mixed, [], power(min(width, self.extent(mixed))), tiled)
 
+    def _mostly_along(self, outputs: list[UOp], loads: list[UOp], width: int) -> UOp | None:
+        """An output loop along which most of what is read is contiguous, and the rest gathered."""
+        # r[impl choosing.reduction.mostly]
+        uses = [(loop, self.use(loads, loop)) for loop in outputs if self.extent(loop) >= width]
+        return next((loop for loop, use in uses if use.contiguous > use.scattered), None)
+
     def _mostly_across(self, node: UOp, loads: list[UOp]) -> UOp | None:
         """The same of a loop of the reduction: half of what is read may be gathered."""
         # r[impl choosing.reduction.mostly]
@@ -166,14 +172,9 @@ class HandPlanner(Planner):
         return next((loop for loop, use in uses[::-1]
                      if use.contiguous and use.contiguous >= use.scattered), None)
 
-    def _mostly_along(self, outputs: list[UOp], loads: list[UOp], width: int) -> UOp | None:
-        """An output loop along which most of what is read is contiguous, and the rest gathered."""
-        # r[impl choosing.reduction.mostly]
-        uses = [(loop, self.use(loads, loop)) for loop in outputs if self.extent(loop) >= width]
-        return next((loop for loop, use in uses if use.contiguous > use.scattered), None)
-
     def _few_apart(self, node: UOp, loads: list[UOp], width: int) -> UOp | None:
         """The long loop of a reduction whose elements lie a few apart, as in few columns."""
+        # r[impl choosing.reduction.long]
         loop = node.src[-1]
         steps = [(self.growth[load.src[0].src[1]] or {}).get(loop, 0) for load in loads]
         return loop if loop.arg[1] is RangeKind.REDUCE and self.extent(loop) >= _LONG \
