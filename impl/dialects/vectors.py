@@ -334,8 +334,8 @@ class Vectors:
     def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int,
                        mask: Operand | None) -> Operand | None:
         """Elements that lie `step` apart, backwards below 0, taken out of whole vectors; None where
-        these are more than gathering costs. Only memory from the first element to the last is touched; where a
-        mask is false, none.
+        these are more than gathering costs. Only memory from the first element to the last is
+        touched; where a mask is false, none.
         """
         # r[impl dialects.vector.memory+2, kernel.access.gated]
         if not (2 <= step <= count // 2 or -count // 2 <= step <= -1):
