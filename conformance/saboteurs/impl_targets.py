@@ -112,5 +112,5 @@ class KeptForAnyProcessor(Edit):
     description = "what was measured serves all processors that share a folder"
     first = "test_another_processor_is_measured_for_itself"
     file = "impl/cpu/calibration.py"
-    old = 'key = f"{processor()}\\n{processors()}\\n{told}"'
+    old = 'key = f"{processor()}\\n{processors()}\\n{told}\\n{_SIZES[0]}"'
     new = 'key = ""'

@@ -25,7 +25,7 @@ from impl.searching import optimize
 #: What is measured is a copy of so many bytes, over and over at other places.
 _BLOCK = 1 << 20
 #: So many bytes are written before they are read again, the most first.
-_SIZES = (32 << 20, 16 << 20, 8 << 20)
+_SIZES = (64 << 20, 32 << 20, 16 << 20, 8 << 20)
 #: Stores past the caches are worth it where they are faster by this.
 _AHEAD = 1.1
 _TRIES = 3
@@ -53,7 +53,7 @@ def cached_bytes() -> int:
     """
     # r[impl cpu.calibration.kept]
     told, kept = told_bytes(), machine_store()
-    key = f"{processor()}\n{processors()}\n{told}"
+    key = f"{processor()}\n{processors()}\n{told}\n{_SIZES[0]}"
     known = _known(kept, key)
     if known is None:
         found = worth_keeping(measured_copies(), told)
