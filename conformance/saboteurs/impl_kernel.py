@@ -430,6 +430,14 @@ class TurnsAreStoredInParts(Edit):
     old, new = "if is_carried(known, loop):", "if rest < 0:"
 
 
+class SquaresWaitForTheirLines(Edit):
+    rule = "choosing.plain.fetch"
+    description = "a square of lanes does not ask for the memory of its results"
+    first = "test_squares_ask_for_the_memory_of_their_results"
+    file = "impl/choosing/heuristic.py"
+    old, new = "if whole > self.limits.second_cache:", "if whole < 0:"
+
+
 class RowsAreLeftAfterOneSquare(Edit):
     rule = "choosing.plain.lanes"
     description = "after each square of a transposition, squares of other rows are read"

@@ -298,7 +298,7 @@ class FetchesNothing(ImplPatch):
 
 
 class FetchesEachVector(ImplPatch):
-    rule = "lowering.fetch.before+2"
+    rule = "lowering.fetch.before+3"
     description = "a line of memory is asked for again and again"
     target = "impl.render.accesses:_apart"
 
@@ -549,7 +549,7 @@ class TwoGathersAreTooMany(Edit):
 
 
 class LinesBetweenAreAskedFor(Edit):
-    rule = "lowering.fetch.before+2"
+    rule = "lowering.fetch.before+3"
     description = "all lines from the first element of a vector to the last are asked for"
     first = "test_lines_between_what_is_stored_are_not_asked_for"
     file = "impl/render/accesses.py"

@@ -22,6 +22,7 @@ from impl.choosing.windows import plan_windows
 from impl.ir import DEAR, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, DeviceLimits, stage_of
 from impl.steps.loops import Cut, Own, Swap
+from impl.steps.memory import Fetch
 from impl.steps.split import Split
 from impl.steps.step import StepError
 from impl.steps.upcast import Upcast
@@ -344,6 +345,10 @@ class HandPlanner(Planner):
         if stored is not None and read is not None:
             size = store.src[0].dtype.itemsize * square * self.extent(along[0])
             self._read_on(stored, read, size)
+            whole = store.src[0].dtype.itemsize * math.prod(map(self.extent, grows))
+            if whole > self.limits.second_cache:  # r[impl choosing.plain.fetch]
+                lane = next(r for r in self.known.ranges if r.arg[1] in LANES)
+                self.take_if_legal(Fetch(self.known.position[lane]))
 
     def _read_on(self, stored: UOp, read: UOp, size: int) -> None:
         """Read a tile's rows on for a while before other rows: memory likes long lines.

@@ -439,7 +439,7 @@ class _Placement:
             self._demand([(condition, block)])
             block.items.append(Skip(condition))
         for store in group.stores:
-            if store.arg is Way.AHEAD:  # r[impl lowering.fetch.before+2]
+            if store.arg is Way.AHEAD:  # r[impl lowering.fetch.before+3]
                 self._demand([(self.low.access[store.src[0]].base, block)])
                 block.items.append(Prefetch(store))
         for store in group.stores:  # r[impl kernel.order.stores]

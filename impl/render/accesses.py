@@ -276,7 +276,7 @@ class Accesses(Values):
 
     def _fetch(self, store: UOp) -> None:
         """Ask for each line of memory that a store will write in one iteration of its loops."""
-        # r[impl lowering.fetch.before+2]
+        # r[impl lowering.fetch.before+3]
         index, vector = store.src[0], self.low.vector.get(store)
         base = self.low.access[index].base
         if index.src[0].op is not Ops.PARAM or self.low.vector.get(base) is not None:

@@ -78,25 +78,27 @@ class Next(Step):
 
 @dataclass(frozen=True)
 class Fetch(Step):
-    """Ask for the memory where a sum will be stored, before the sum over a loop begins.
+    """Ask for the memory where a value will be stored, before it is computed.
 
-    Then it is in a cache by the time the sum is there. Legal for a loop of a reduction on whose
-    way to an argument no other step has decided.
+    Then it is in a cache by the time the value is there. Legal for a loop of a reduction whose
+    result goes to an argument, and for a lane along which a stage stores to one, if no other step
+    has decided on the way.
     """
 
     declared: ClassVar[Declaration] = Declaration(
-        does="memory is asked for before the sum over a loop begins that will be stored there",
-        why="outputs are fetched while their sums are computed",
-        loops=(RangeKind.REDUCE,),
-        only="a stage stores the sum to an argument")
+        does="memory is asked for before what will be stored there is computed",
+        why="outputs are fetched while they are computed",
+        loops=(RangeKind.REDUCE, *LANES),
+        only="a stage stores to an argument what is reduced over it, or along it")
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """When memory comes to a cache is no part of a value."""
         # r[impl steps.value.equal]
+        of = 1 if loop.arg[1] is RangeKind.REDUCE else 0
         found = [store for store in known.ast.src if store.arg is None
-                 and store.src[0].src[0].op is Ops.PARAM and loop in store.src[1].toposort()]
+                 and store.src[0].src[0].op is Ops.PARAM and loop in store.src[of].toposort()]
         if not found:
-            raise StepError(self.name, "no stage stores what is reduced over it to an argument",
-                            "name a loop of a reduction whose result is stored")
+            raise StepError(self.name, "no stage stores to an argument what is reduced over it, or "
+                            "along it", "name a loop of a result that is stored")
         return with_stores(known, [store.replace(arg=Way.AHEAD) if store in found else store
                                    for store in known.ast.src], self.name)

@@ -768,7 +768,7 @@ def test_outputs_across_lines_are_asked_for() -> None:
     assert not fetches(64, 16, 841)   # the sums are there before the memory is
 
 
-@verifies("lowering.fetch.before+2")
+@verifies("lowering.fetch.before+3")
 @pytest.mark.parametrize("columns", [45, 48])
 def test_each_line_is_asked_for_once_before_the_sum(columns: int) -> None:
     made = optimize(_sums(18, 100, columns, 200), WIDE)
@@ -790,7 +790,7 @@ def test_each_line_is_asked_for_once_before_the_sum(columns: int) -> None:
         assert (out.reshape(18, 200)[:, :columns] == wanted @ other).all()
 
 
-@verifies("lowering.fetch.before+2")
+@verifies("lowering.fetch.before+3")
 def test_lines_between_what_is_stored_are_not_asked_for() -> None:
     """A vector whose elements are stored 289 apart, as results of a transposed convolution are."""
     i, k = new_range(16, GLOBAL), new_range(40, REDUCE)

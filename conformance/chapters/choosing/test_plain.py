@@ -240,10 +240,29 @@ def turned(columns: int, rows: int) -> UOp:
 def test_squares_along_the_rows_that_are_read_come_first() -> None:
     """What 16 x rows x 4 bytes of each square store fits a quarter of the cache n times."""
     assert WIDE.second_cache == 512 << 10
-    assert names(turned(1984, 96))[-2:] == ["CUT(0,4)", "SWAP(1,2)"]
-    assert names(turned(1984, 97))[-3:] == ["CUT(0,4)", "OWN(1)", "SWAP(4,2)"]
-    assert names(turned(64, 96))[-1] == "SWAP(0,1)"
-    assert names(turned(1984, 960))[-1].startswith("UPCAST")
+    def chosen(columns: int, rows: int) -> list[str]:
+        return [each for each in names(turned(columns, rows)) if not each.startswith("FETCH")]
+    assert chosen(1984, 96)[-2:] == ["CUT(0,4)", "SWAP(1,2)"]
+    assert chosen(1984, 97)[-3:] == ["CUT(0,4)", "OWN(1)", "SWAP(4,2)"]
+    assert chosen(64, 96)[-1] == "SWAP(0,1)"
+    assert chosen(1984, 960)[-1].startswith("UPCAST")
+
+
+@verifies("choosing.plain.fetch")
+@pytest.mark.parametrize("columns", [1984, 1987])
+def test_squares_ask_for_the_memory_of_their_results(columns: int) -> None:
+    assert not any(name.startswith("FETCH") for name in names(turned(columns, 64)))
+    made = optimize(turned(columns, 97), WIDE)
+    assert columns * 64 * 4 <= WIDE.second_cache < columns * 97 * 4
+    body = render(made, C()).body
+    asked, read = (body.index(text) for text in ("__builtin_prefetch(p0 + ", "(p1 + "))
+    assert asked < read and body.count("__builtin_prefetch(") >= 16
+    array = np.arange(columns * 97, dtype=np.float32)
+    for device in ("CPU", "REFERENCE"):
+        out = np.zeros(columns * 97, np.float32)
+        with Context(NOOPT=1):
+            kb.run(made, out, array, device=device)
+        assert (out == array.reshape(97, columns).T.reshape(-1)).all()
 
 
 @verifies("steps.value.equal")
