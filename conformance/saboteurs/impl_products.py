@@ -355,13 +355,21 @@ class RowsBeginAnywhere(ImplPatch):
 
 
 class AsksForNoNextRow(ImplPatch):
-    rule = "choosing.memory.ahead"
+    rule = "choosing.memory.ahead+2"
     description = "no stage asks memory for the next row"
     first = "test_the_next_row_is_asked_for"
     target = "impl.choosing.heuristic:look_ahead"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner: None
+
+
+class AsksForNoRowsToAdd(Edit):
+    rule = "choosing.memory.ahead+2"
+    description = "rows that are added to results are not asked for before"
+    first = "test_rows_that_are_added_ask_for_the_next_ones"
+    file = "impl/choosing/ahead.py"
+    old, new = "or planner.known.free[load] & alone]", "]"
 
 
 class AsksForTheSameRow(Edit):

@@ -193,7 +193,7 @@ class CutsNoSquares(ImplPatch):
 
 
 class NothingGoesPastTheCaches(ImplPatch):
-    rule = "choosing.memory.ahead"
+    rule = "choosing.memory.ahead+2"
     description = "large outputs are stored like small ones"
     first = "test_large_outputs_go_past_the_caches"
     target = "impl.choosing.plain:_stream"

@@ -4,7 +4,7 @@ from __future__ import annotations
 from impl import symbolic
 from impl.choosing.planner import Planner
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, accessed, next_loads, stage_of
+from impl.kernel.analysis import LANES, accessed, next_loads, own_block_loops, stage_of
 from impl.steps.memory import Next
 
 #: Of the second cache, so many rows take no more than all: the one at hand, the next, and others.
@@ -13,15 +13,16 @@ _ROWS = 4
 
 def look_ahead(planner: Planner) -> None:
     """Let a stage that reads a row again, from a cache, ask memory for the next one; or a stage
-    that copies a part of an operand, after which the processor multiplies for a long time.
+    that copies a part of an operand, after which the processor multiplies for a long time; or one
+    that adds some rows of memory after the other to its results.
     """
-    # r[impl choosing.memory.ahead]
-    ahead = next_loads(planner.known)
+    # r[impl choosing.memory.ahead+2]
+    ahead, alone = next_loads(planner.known), planner.known.mask(own_block_loops(planner.known))
     before: set[tuple[object, int]] = set()
     for store in planner.known.ast.src:
         loads = [load for load in stage_of(store).loads if load in ahead]
         again = [load for load in loads if (accessed(load), ahead[load]) in before
-                 or _is_copied(planner, store, load)]
+                 or _is_copied(planner, store, load) or planner.known.free[load] & alone]
         loops = [r for r in stage_of(store).ranges if r not in planner.known.info.prefix
                  and r.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE)]
         if store.arg is None and loops and any(_is_far(planner, load, ahead[load])

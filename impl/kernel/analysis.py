@@ -561,11 +561,23 @@ def loop_size(loop: UOp) -> int:
 
 
 def next_loads(known: Analysis) -> dict[UOp, int]:
-    """Loads of arguments, and by how much their places grow with the last loop of the prefix."""
+    """Loads of arguments, and by how much their places grow with the loop that is around a stage:
+    the BLOCK loop that it has for itself, or else the last loop of the prefix.
+    """
     rows = [r for r in known.info.prefix if r.arg[1] not in LANES][-1:]
+    alone = own_block_loops(known)
     loads = [n for n in known.order if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.PARAM]
-    if not rows or not loads:
+    if not loads or not (rows or alone):
         return {}
-    grows = growth(known.order, rows)
-    steps = {load: (grows[load.src[0].src[1]] or {}).get(rows[0], 0) for load in loads}
+    grows = growth(known.order, (*rows, *alone))
+    around = {load: [r for r in alone if known.free[load] >> known.position[r] & 1][-1:] or rows
+              for load in loads}
+    steps = {load: (grows[load.src[0].src[1]] or {}).get(loop, 0)
+             for load, loops in around.items() for loop in loops}
     return {load: step for load, step in steps.items() if step > 0}
+
+
+def own_block_loops(known: Analysis) -> list[UOp]:
+    """The BLOCK loops that one stage has for itself, as that of a long sum, outermost first."""
+    found = Counter(loop for store in known.ast.src for loop in shared_loops(store))
+    return [loop for loop, count in found.items() if count == 1]

@@ -50,17 +50,18 @@ class Stream(Step):
 
 @dataclass(frozen=True)
 class Next(Step):
-    """Ask for what a stage will read in the next iteration of the last loop of the prefix.
+    """Ask for what a stage will read in the next iteration of the loop around it: the BLOCK loop
+    that it has for itself, or else the last loop of the prefix.
 
     Legal for a loop of a stage, or of a reduction in it, that reads an argument which goes on
-    evenly along that loop of the prefix, if no other step has decided where its results go.
+    evenly along the loop around it, if no other step has decided where its results go.
     """
 
     declared: ClassVar[Declaration] = Declaration(
-        does="memory is asked for what a stage will read in the next iteration of the prefix",
+        does="memory is asked for what a stage will read in the next iteration of the loop around it",
         why="the next row is on its way while this one is computed",
         loops=(RangeKind.LOOP, RangeKind.REDUCE),
-        only="it reads an argument that goes on with the last loop of the prefix")
+        only="it reads an argument that goes on with the loop around the stage")
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """When memory comes to a cache is no part of a value."""
@@ -71,7 +72,7 @@ class Next(Step):
                  and any(load in ahead for load in stage_of(store).loads)]
         if not found:
             raise StepError(self.name, "no stage reads along it what goes on in the next iteration",
-                            "name a loop of a stage that reads an argument along the prefix")
+                            "name a loop of a stage that reads an argument along that loop")
         return with_stores(known, [store.replace(arg=Way.NEXT) if store in found else store
                                    for store in known.ast.src], self.name)
 

@@ -1,6 +1,8 @@
 """Rows: what is left of them after whole vectors, and the next one. Chapter: spec/choosing.md."""
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -32,15 +34,15 @@ def centred(rows: int, columns: int) -> UOp:
                      prefix=(r,))
 
 
-def names(ast: UOp) -> list[str]:
-    return [step.name for step, _ in hand_steps(ast, WIDE)]
+def names(ast: UOp, limits: DeviceLimits = WIDE) -> list[str]:
+    return [step.name for step, _ in hand_steps(ast, limits)]
 
 
 def values(rows: int, columns: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(rows * columns).astype(np.float32)
 
 
-@verifies("choosing.memory.ahead")
+@verifies("choosing.memory.ahead+2")
 def test_the_next_row_is_asked_for() -> None:
     assert any(name.startswith("NEXT(") for name in names(centred(1000, 100)))
     assert not any(name.startswith("NEXT(") for name in names(centred(20, 100)))
@@ -62,6 +64,28 @@ def test_each_vector_of_the_next_row_is_asked_for() -> None:
     rows = given.reshape(50, 96)
     np.testing.assert_allclose(out.reshape(50, 96), np.exp(rows - rows.max(1, keepdims=True)),
                                rtol=1e-5)
+
+
+@verifies("choosing.memory.ahead+2")
+@verifies("steps.value.equal")
+@pytest.mark.parametrize("rows", [1, 5])
+def test_rows_that_are_added_ask_for_the_next_ones(rows: int) -> None:
+    """A product with few rows reads some rows of its second operand side by side."""
+    limits = DeviceLimits(vector_bytes=64, vector_registers=32, second_cache=32 << 10)
+    product = kb.matmul(rows, 200, 100)
+    chosen = names(product, limits)
+    assert chosen[-1].startswith("NEXT(")
+    chunk = next(int(name[:-1].split(",")[1]) for name in chosen if name.startswith("CHUNK("))
+    body = render(made := optimize(product, limits), C()).body
+    asked = re.findall(r"__builtin_prefetch\(p(\d) \+ .* \+ (\d+), 0\)", body)
+    assert [int(far) for _, far in asked] == [200 * chunk] * chunk
+    assert {number for number, _ in asked} == {"2"}
+    a = np.random.default_rng(0).integers(-4, 5, (rows, 100)).astype(np.float32)
+    b = np.random.default_rng(1).integers(-4, 5, (100, 200)).astype(np.float32)
+    out = np.zeros(rows * 200, np.float32)
+    kb.run(made, out, a.reshape(-1), b.reshape(-1))
+    assert (out.reshape(rows, 200) == a @ b).all()
+    assert not any(name.startswith("NEXT(") for name in names(kb.matmul(rows, 200, 32), limits))
 
 
 @verifies("steps.legal.refused")
@@ -108,7 +132,7 @@ def test_a_softmax_divides_once_a_row() -> None:
                                rtol=1e-6)
 
 
-@verifies("choosing.memory.ahead")
+@verifies("choosing.memory.ahead+2")
 def test_a_copy_of_a_panel_asks_for_the_next_one() -> None:
     m, n, k = (new_range(size, kind) for size, kind in (
         (64, RangeKind.GLOBAL), (256, RangeKind.GLOBAL), (100, RangeKind.REDUCE)))

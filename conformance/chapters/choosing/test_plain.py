@@ -127,7 +127,7 @@ def test_stages_of_a_row_are_vectors() -> None:
 
 
 @verifies("dialects.stream.fence+2")
-@verifies("choosing.memory.ahead")
+@verifies("choosing.memory.ahead+2")
 @pytest.mark.parametrize("offset", [0, 3])
 def test_large_outputs_go_past_the_caches(offset: int) -> None:
     """And are there when the kernel has ended, wherever the memory begins."""

@@ -413,7 +413,7 @@ def test_whole_numbers_of_another_width_on_other_processors(target: str, count: 
 
 
 @verifies("dialects.stream.fence+2")
-@verifies("choosing.memory.ahead")
+@verifies("choosing.memory.ahead+2")
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64,
                                    np.float16, np.float32, np.float64])
 def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
