@@ -58,7 +58,8 @@ class Next(Step):
     """
 
     declared: ClassVar[Declaration] = Declaration(
-        does="memory is asked for what a stage will read in the next iteration of the loop around it",
+        does="memory is asked for what a stage will read in the next iteration of the loop around "
+             "it",
         why="the next row is on its way while this one is computed",
         loops=(RangeKind.LOOP, RangeKind.REDUCE),
         only="it reads an argument that goes on with the loop around the stage")
