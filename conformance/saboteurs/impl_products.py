@@ -369,7 +369,15 @@ class AsksForNoRowsToAdd(Edit):
     description = "rows that are added to results are not asked for before"
     first = "test_rows_that_are_added_ask_for_the_next_ones"
     file = "impl/choosing/ahead.py"
-    old, new = "or planner.known.free[load] & alone]", "]"
+    old, new = " or planner.known.free[load] & alone\n", "\n"
+
+
+class AsksForNoRowsBeside(Edit):
+    rule = "choosing.memory.ahead+2"
+    description = "rows of halves that are read side by side do not ask for the next ones"
+    first = "test_rows_of_narrow_elements_ask_for_the_next_ones"
+    file = "impl/choosing/ahead.py"
+    old, new = "load.dtype.itemsize < _WORD and", "load.dtype.itemsize < 0 and"
 
 
 class AsksForTheSameRow(Edit):

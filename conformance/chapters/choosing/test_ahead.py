@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from conformance.kernels import kernel_builder as kb
-from conformance.kernels.kernel_builder import flat, load, local, param, reduce, store
+from conformance.kernels.kernel_builder import FLOAT, flat, load, local, param, reduce, store
 from conformance.trace import verifies
 from impl import Tensor, dtypes
 from impl.choosing import hand_steps
 from impl.dialects import C
+from impl.dtypes import DType
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, DeviceLimits
 from impl.realize import schedule_document
@@ -86,6 +87,26 @@ def test_rows_that_are_added_ask_for_the_next_ones(rows: int) -> None:
     kb.run(made, out, a.reshape(-1), b.reshape(-1))
     assert (out.reshape(rows, 200) == a @ b).all()
     assert not any(name.startswith("NEXT(") for name in names(kb.matmul(rows, 200, 32), limits))
+
+
+@verifies("choosing.memory.ahead+2")
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.int8, dtypes.float32])
+def test_rows_of_narrow_elements_ask_for_the_next_ones(dtype: DType) -> None:
+    """Of a matrix whose rows are multiplied by one vector."""
+    i, k = new_range(256, RangeKind.GLOBAL), new_range(1024, RangeKind.REDUCE)
+    read = load(param(1, dtype), flat((i, 1024), (k, 1)))
+    number = read if dtype is FLOAT else kb.apply(Ops.CAST, read, dtype=FLOAT)
+    value = kb.apply(Ops.MUL, load(param(2), k), number)
+    product = kb.kernel(store(param(0), i, reduce(Ops.ADD, value, k)), prefix=(i,))
+    limits = DeviceLimits(vector_bytes=64, vector_registers=32, second_cache=64 << 10)
+    chosen = names(product, limits)
+    assert chosen[0] == "UPCAST(0,8)"
+    assert chosen[-1].startswith("NEXT(") is (dtype is not dtypes.float32)
+    rows = np.random.default_rng(0).integers(-4, 5, (256, 1024)).astype(dtype.numpy)
+    vector = np.random.default_rng(1).integers(-4, 5, 1024).astype(np.float32)
+    out = np.zeros(256, np.float32)
+    kb.run(optimize(product, limits), out, rows.reshape(-1), vector)
+    assert (out == rows.astype(np.float32) @ vector).all()
 
 
 @verifies("steps.legal.refused")
