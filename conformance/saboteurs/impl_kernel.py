@@ -116,6 +116,14 @@ class AnyWindowIsShared(ImplPatch):
         return lambda value, grows, pair: True
 
 
+class StridedWindowsAreCopiedOneByOne(Edit):
+    rule = "choosing.window.shared"
+    description = "the elements that windows share are copied one by one"
+    first = "test_windows_read_a_copy_of_what_they_share"
+    file = "impl/choosing/windows.py"
+    old, new = "cut_vector(planner, copy.src[-1].arg[0], width)", "pass"
+
+
 class WindowsAreNeverVectors(ImplPatch):
     rule = "choosing.window.apart"
     description = "the results of a pool are computed one by one"

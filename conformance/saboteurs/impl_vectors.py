@@ -90,8 +90,16 @@ class MaskedStepsAreWhole(Edit):
     description = "of elements a few apart all are read if one of them is valid"
     first = "test_elements_a_few_apart_under_a_mask"
     file = "impl/functions/vector_functions.py"
-    old, new = "f\"  return any_$I(~m) ? gatherm_i32x{size}_$K(p, iota_i32x{size} * {step},\"", \
-        "f\"  return !any_$I(m) ? gatherm_i32x{size}_$K(p, iota_i32x{size} * {step},\""
+    old, new = 'f"if (!any_$I(~m)) return stepped{step}_$K(p);"', \
+        'f"if (any_$I(m)) return stepped{step}_$K(p);"'
+
+
+class EachVectorHasTheFirstMask(Edit):
+    rule = "dialects.vector.within"
+    description = "all vectors that elements a few apart are taken from have the mask of the first"
+    first = "test_elements_a_few_apart_under_a_mask"
+    file = "impl/functions/vector_functions.py"
+    old, new = "for place in range(start, start + size)]", "for place in range(size)]"
 
 
 class ReadsBehindTheLastElement(Edit):

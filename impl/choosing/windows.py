@@ -53,8 +53,7 @@ def _windows(planner: Planner, node: UOp, factor: int, pairs: list[Pair]) -> Non
     made = planner.take(Window(planner.position(node.src[1].arg[0]), factor))
     width = planner.limits.elements(node.dtype.itemsize)
     copy = next(s for s in planner.known.ast.src if made[0] in s.src)
-    if pairs[-1].stride == 1:
-        cut_vector(planner, copy.src[-1].arg[0], width)
+    cut_vector(planner, copy.src[-1].arg[0], width)
     cut_vector(planner, outputs[-1], width)
     if len(pairs) > 1:
         _tile(planner, outputs[-2], pairs[-2])

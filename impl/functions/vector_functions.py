@@ -22,6 +22,8 @@ from impl.functions.types import (
 
 #: Elements that are written out one by one; more become a loop.
 _WRITTEN_OUT = 16
+#: Elements that lie further apart are gathered under a mask: so many vectors are loaded for them.
+_MOST_MASKED = 4
 
 
 def vector_type(kind: str) -> str:
@@ -141,16 +143,23 @@ _narrow(2, "w", "hi")
 _AS_FLOAT = ("masked", "put", "gather", "table", "gatherm", "scatter", "scatterm", "stream")
 
 
+def _instruction_of(base: str, kind: str) -> str:
+    """The kind by whose name GCC knows an instruction for it; empty if there is none."""
+    short, count = type_and_lanes(kind)
+    letter = "i" if bits(kind) < 32 else "f"
+    same = kind if short[0] == "f" or base not in _AS_FLOAT else f"{letter}{bits(kind)}x{count}"
+    return same if same in _GCC.get(base, {}) else ""
+
+
 def _either(base: str, kind: str, portable: str, form: str = "return {};") -> str:
     """One instruction where GCC knows it, else the portable statements."""
     short, count = type_and_lanes(kind)
     size = SIZES[short] * count  # GCC's instructions take `long long`, of which it thinks apart
     wide = f"long long __attribute__((vector_size({size})))"
-    letter = "i" if bits(kind) < 32 else "f"
-    same = kind if short[0] == "f" or base not in _AS_FLOAT else f"{letter}{bits(kind)}x{count}"
-    if same not in _GCC.get(base, {}):
+    same = _instruction_of(base, kind)
+    if not same:
         return f"  {portable}"
-    feature, call = _GCC[base][same]
+    letter, (feature, call) = same[0], _GCC[base][same]
     call = call.replace("_BYTES", f"char __attribute__((vector_size({size})))")
     call = call.replace("_WIDE", wide).replace("$P", "(void *)((long)p + at * (long)sizeof *p)")
     if letter == "i" and base == "masked":
@@ -269,24 +278,33 @@ def _stepped(step: int, kind: str, masked: bool) -> str:
     """Elements that lie `step` apart: of neighbouring vectors each gives those that it has.
 
     The last vector ends with the last element, so nothing behind it is read. Under a mask that
-    leaves some out they are gathered.
+    leaves some out, each of the vectors has a mask of its own; if they are many, the elements are
+    gathered.
     """
     # r[impl dialects.vector.within]
     size = type_and_lanes(kind)[1]
-    if masked:
-        return _function(kind, f"$K steppedm{step}_$K(const $E *p, $I m)",
-                         f"  return any_$I(~m) ? gatherm_i32x{size}_$K(p, iota_i32x{size} * {step},"
-                         f" m) : stepped{step}_$K(p);")
+    name = f"$K stepped{'m' * masked}{step}_$K(const $E *p{', $I m' * masked})"
+    whole = f"if (!any_$I(~m)) return stepped{step}_$K(p);"
+    if masked and (step > _MOST_MASKED or not _instruction_of("masked", kind)):
+        return _function(kind, name, f"  {whole}\n  return gatherm_i32x{size}_$K("
+                                     f"p, iota_i32x{size} * {step}, m);")
     last = (size - 1) * step + 1 - size
     starts = [*range(0, last, size), last]
-    lines, places = list[str](), [min(step * i, size - 1) for i in range(size)]
+
+    def load(start: int) -> str:
+        if not masked:
+            return f"*(const $Ku *)(p + {start})" if start else "*(const $Ku *)p"
+        lanes = [place // step if place % step == 0 else size
+                 for place in range(start, start + size)]
+        return f"masked_$K(p, {start}, mingle(m, ($I){{0}}, $I, {', '.join(map(str, lanes))}))"
+    lines = [f"  {whole}"] * masked + [f"  $K r = {load(0)};"]
+    places = [min(step * i, size - 1) for i in range(size)]
     for start, before in zip(starts[1:], starts, strict=False):
         taken = ", ".join(str(places[i] if step * i < before + size else
                               min(step * i - start + size, 2 * size - 1)) for i in range(size))
-        lines.append(f"  r = mingle(r, ($K)*(const $Ku *)(p + {start}), $I, {taken});")
+        lines.append(f"  r = mingle(r, ($K){load(start)}, $I, {taken});")
         places = [*range(size)]
-    return _function(kind, f"$K stepped{step}_$K(const $E *p)",
-                     "\n".join(["  $K r = *(const $Ku *)p;", *lines, "  return r;"]))
+    return _function(kind, name, "\n".join([*lines, "  return r;"]))
 
 
 def _backward(step: int, kind: str, masked: bool) -> str:

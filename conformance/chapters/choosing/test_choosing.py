@@ -313,6 +313,8 @@ def test_windows_read_a_copy_of_what_they_share(device: str, given: tuple[int, .
     plain = windows(*given)
     ast = optimize(plain, WIDE)
     assert any(s.startswith("WINDOW") for s in ast.arg.steps) is (given[2] > given[3])
+    for copy in (s for s in ast.src if s.src[0].src[0].op is Ops.LOCAL):
+        assert any(r.arg[1] is RangeKind.UPCAST for r in copy.src[2:])
     generator = np.random.default_rng(0)
     count, size, taps = given[:3]
     x, w = (generator.integers(-4, 5, (count, n, n)).astype(np.float32) for n in (size, taps))
