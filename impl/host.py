@@ -7,13 +7,17 @@ imports it: they are the same whatever was imported before.
 """
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
+from collections.abc import Callable
+from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from impl.errors import LibraryMissingError
 
-__all__ = ["has_numpy", "np"]
+__all__ = ["has_numpy", "np", "print_options"]
 
 #: The classes that values are compared with.
 _CLASSES = frozenset((
@@ -54,6 +58,18 @@ def _attribute(name: str) -> Any:
     if name in _unmet and sys.modules.get("numpy") is None:  # r[impl host.numpy.late+2]
         return _unmet[name]
     return getattr(_loaded(f"numpy.{name}"), name)
+
+
+@functools.lru_cache(maxsize=1)
+def print_options() -> Callable[[], Any]:
+    """What tells how NumPy prints. Newer versions put all of that anew in one place, which is read
+    sooner than it is copied.
+    """
+    try:
+        kept = importlib.import_module("numpy._core.printoptions").format_options
+    except (ImportError, AttributeError):
+        return np.get_printoptions
+    return kept.get if isinstance(kept, ContextVar) else np.get_printoptions
 
 
 def has_numpy() -> bool:

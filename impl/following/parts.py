@@ -32,7 +32,7 @@ from impl.following.things import (
     Value,
     found_in,
 )
-from impl.host import np
+from impl.host import np, print_options
 from impl.tensor import Tensor
 
 #: Methods that no operation calls, but by name.
@@ -308,7 +308,7 @@ class Parts(Attributes):
             found.add(thing)
             if shown and (isinstance(thing, Outcome) or isinstance(thing, Outside)
                           and isinstance(thing.value, np.ndarray)):
-                self.reads.note("answer", np.get_printoptions, "", "numpy.get_printoptions()")
+                self.reads.note("answer", print_options(), "", "numpy.get_printoptions()")
             if thing.__class__ is Outcome or thing.__class__ is Outside and thing.single:
                 continue
             waiting |= self.elements(thing) - found  # most is known: sets are fast

@@ -326,6 +326,8 @@ class Test:
             return f"type({owner}) is {value}"
         if kind == "names":
             return f"{owner}.__dict__.keys() == {value}"
+        if kind == "answer":
+            return f"(w := {owner}()) is {value} or w == {value}"
         if kind == "own":
             return self._equal(f"{owner}.__dict__.get({self.name(place.key)}, M)", value, held)
         if kind == "code":
