@@ -739,11 +739,11 @@ class ListsAreTensors(ImplPatch):
             tensor, type(tensor)(other) if isinstance(other, (list, tuple)) else other, name)
 
 
-class SeriesEndEarly(Edit):
+class AnglesHaveFewDigits(Edit):
     rule = "tensor.special.digits"
-    description = "the series of an angle has half of the terms that it needs"
+    description = "inverses of angles have the digits of float32 in float64"
     file = "impl/tensor/special.py"
-    old, new = "23 if x.dtype is dtypes.float64 else 10", "11 if x.dtype is dtypes.float64 else 4"
+    old, new = "long if x.dtype is dtypes.float64 else short", "short"
 
 
 class TheUpperMiddle(Edit):

@@ -56,49 +56,85 @@ def polynomial(x: UOp, coefficients: Sequence[float]) -> UOp:
 
 # Angles
 
-def arctangent(x: UOp) -> UOp:
-    """The angle whose tangent is x: a series for what is left of it below tan(pi/8)."""
-    size = size_of(x)
-    steep = compare(Ops.CMPLT, number(x, 1), size)
-    flat = where(steep, unary(Ops.RECIPROCAL, where(steep, size, number(x, 1))), size)
-    half = compare(Ops.CMPLT, number(x, math.tan(math.pi / 8)), flat)
-    less = nodes.div(nodes.sub(flat, number(x, 1)), nodes.add(flat, number(x, 1)))
-    rest = where(half, less, flat)
-    terms = range(23 if x.dtype is dtypes.float64 else 10, -1, -1)
+#: atan(r) / r and asin(r) / r by the square of r, up to tan(pi/8) and 1/2: polynomials that agree
+#: with them at Chebyshev's nodes, with an error below 1e-9, and below 2e-18 for float64.
+_TANGENT = (-0.06026305228, 0.1056982881, -0.1423953267, 0.1999818304, -0.3333330689, 1.0)
+_TANGENT_64 = (
+    -0.01780539720541944523, 0.03796525745386593624, -0.05035102456601551843,
+    0.0584687829733087252, -0.06662951813629190088, 0.07692045330902224952, -0.09090896809064027076,
+    0.1111111074491965824, -0.1428571427925024494, 0.1999999999994089146, -0.3333333333333312116,
+    1.0)
+_SINE = (0.03767713834, 0.01429525604, 0.03185718889, 0.0445087095, 0.07500571381, 0.1666665764,
+         1.0)
+_SINE_64 = (
+    0.03257934796692841998, -0.02093065831518244967, 0.02166805886905635856,
+    0.003718057748325053914, 0.01077867512099599249, 0.01139885040844075583,
+    0.01398088299217100972, 0.0173516006253434348, 0.02237221610607214638, 0.03038194264232718612,
+    0.04464285717686321931, 0.07499999999966610596, 0.1666666666666679547, 1.0)
+
+
+def _odd(x: UOp, square: UOp, short: Sequence[float], long: Sequence[float]) -> UOp:
+    """x times a polynomial of its square, with the digits that the dtype has."""
     # r[impl tensor.special.digits]
-    series = polynomial(nodes.mul(rest, rest), [(-1) ** n / (2 * n + 1) for n in terms])
-    angle = nodes.add(where(half, number(x, math.pi / 4), number(x, 0)), nodes.mul(rest, series))
-    turned = where(steep, nodes.sub(number(x, math.pi / 2), angle), angle)
-    return signed_as(turned, x)
+    return nodes.mul(x, polynomial(square, long if x.dtype is dtypes.float64 else short))
+
+
+def _angle_below_one(short: UOp, long: UOp) -> UOp:
+    """The angle whose tangent is short / long, from 0 to 1, by what is left of it below tan(pi/8).
+    One division, of the two or of their difference by their sum.
+    """
+    half = compare(Ops.CMPLT, scale(long, math.tan(math.pi / 8)), short)
+    rest = nodes.div(where(half, nodes.sub(short, long), short),
+                     where(half, nodes.add(short, long), long))
+    angle = _odd(rest, nodes.mul(rest, rest), _TANGENT, _TANGENT_64)
+    return nodes.add(where(half, number(short, math.pi / 4), number(short, 0)), angle)
+
+
+def arctangent(x: UOp) -> UOp:
+    """The angle whose tangent is x."""
+    size, one = size_of(x), number(x, 1)
+    steep = compare(Ops.CMPLT, one, size)
+    angle = _angle_below_one(where(steep, one, size), where(steep, size, one))
+    return signed_as(where(steep, nodes.sub(number(x, math.pi / 2), angle), angle), x)
+
+
+def _arcsine_of_half(size: UOp) -> tuple[UOp, UOp]:
+    """Whether 1/2 < size; and the angle whose sine is size, or there the root of (1 - size) / 2:
+    half the angle whose cosine is size.
+    """
+    large, one = compare(Ops.CMPLT, number(size, 0.5), size), number(size, 1)
+    square = where(large, scale(nodes.sub(one, size), 0.5), nodes.mul(size, size))
+    root = unary(Ops.SQRT, where(large, square, one))
+    return large, _odd(where(large, root, size), square, _SINE, _SINE_64)
 
 
 def arcsine(x: UOp) -> UOp:
     """The angle whose sine is x."""
-    size, one = size_of(x), number(x, 1)
-    # Two roots rather than that of a product: the slope of one is infinite where the other is not.
-    cosine = nodes.mul(unary(Ops.SQRT, nodes.sub(one, size)), unary(Ops.SQRT, nodes.add(size, one)))
-    angle = scale(arctangent(nodes.div(size, nodes.add(cosine, one))), 2)
-    return signed_as(angle, x)
+    large, angle = _arcsine_of_half(size_of(x))
+    return signed_as(where(large, nodes.sub(number(x, math.pi / 2), scale(angle, 2)), angle), x)
 
 
 def arccosine(x: UOp) -> UOp:
-    """The angle whose cosine is x, from that of |x|: no digits are lost at either end."""
-    size, one = size_of(x), number(x, 1)
-    half = nodes.div(unary(Ops.SQRT, nodes.sub(one, size)), unary(Ops.SQRT, nodes.add(size, one)))
-    angle = scale(arctangent(half), 2)
-    return where(compare(Ops.CMPLT, x, number(x, 0)), nodes.sub(number(x, math.pi), angle), angle)
+    """The angle whose cosine is x: no digits are lost at either end."""
+    large, angle = _arcsine_of_half(size_of(x))
+    negative = compare(Ops.CMPLT, x, number(x, 0))
+    near = scale(angle, 2)  # 0 or pi
+    turned = where(negative, nodes.sub(number(x, math.pi), near), near)
+    signed = where(negative, nodes.neg(angle), angle)
+    return where(large, turned, nodes.sub(number(x, math.pi / 2), signed))
 
 
 def angle_of(y: UOp, x: UOp) -> UOp:
     """The angle of the point (x, y), from -pi to pi."""
     up, across = (where(sign_bit(one), nodes.neg(one), one) for one in (y, x))
-    zero = number(x, 0)
-    steep = compare(Ops.CMPLT, across, up)
+    steep, one = compare(Ops.CMPLT, across, up), number(x, 1)
     short, long = where(steep, across, up), where(steep, up, across)
+    # The sum of two large numbers may be infinite.
+    huge = compare(Ops.CMPLT, number(x, finfo(x.dtype).max / 4), long)
+    short, long = (where(huge, scale(each, 0.25), each) for each in (short, long))
     both = binary(Ops.AND, infinite(x), infinite(y))
-    none = compare(Ops.CMPEQ, long, zero)
-    ratio = where(none, zero, nodes.div(short, where(none, number(x, 1), long)))
-    angle = arctangent(where(both, number(x, 1), ratio))
+    fixed = binary(Ops.OR, both, compare(Ops.CMPEQ, long, number(x, 0)))
+    angle = _angle_below_one(where(both, one, short), where(fixed, one, long))
     angle = where(steep, nodes.sub(number(x, math.pi / 2), angle), angle)
     angle = where(sign_bit(x), nodes.sub(number(x, math.pi), angle), angle)
     angle = where(sign_bit(y), nodes.neg(angle), angle)
@@ -158,7 +194,8 @@ def error_inverse(x: UOp) -> UOp:
     one = number(x, 1)
     inside = compare(Ops.CMPLT, absolute(x), one)
     within = where(inside, x, number(x, 0))
-    w = nodes.neg(nodes.add(log_one_more(nodes.neg(within)), log_one_more(within)))
+    product = nodes.mul(nodes.sub(one, within), nodes.add(one, within))
+    w = nodes.neg(unary(Ops.LOG, product))
     near = compare(Ops.CMPLT, w, number(x, 5))
     root = unary(Ops.SQRT, where(near, one, w))
     factor = where(near, polynomial(nodes.sub(where(near, w, one), number(x, 2.5)), _NEAR),
