@@ -88,6 +88,14 @@ class StoresWhatIsFar(Edit):
     old, new = "size > max(self.limits.cached_bytes", "0 > max(self.limits.cached_bytes"
 
 
+class BitsCostSomething(Edit):
+    rule = "fusion.cut.again+2"
+    description = "reading bits as other ones costs as much as an addition"
+    first = "test_wider_whole_numbers_and_other_bits_cost_nothing"
+    file = "impl/fusion/cuts.py"
+    old, new = "op in _COMPUTED and not _is_free(node)", "op in _COMPUTED"
+
+
 class CountsUsersOfParts(Edit):
     rule = "fusion.cut.again+2"
     description = "a dear value with several users is stored, though each needs another part of it"

@@ -52,7 +52,7 @@ def _is_beside_others(planner: Planner, store: UOp, load: UOp) -> bool:
     """
     known, grows = planner.known, planner.growth[load.src[0].src[1]] or {}
     every = known.mask({*known.info.prefix, *stage_of(store).ranges})
-    return load.dtype.itemsize < _WORD and known.free[load] == every and any(
+    return load.dtype.itemsize < _WORD and not every & ~known.free[load] & ~known.lanes and any(
         step * load.dtype.itemsize >= _APART and loop.arg[1] in LANES
         for loop, step in grows.items())
 

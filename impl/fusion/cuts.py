@@ -57,6 +57,15 @@ _LOADED = frozenset((Ops.BUFFER, *_REDUCTIONS, *IN_ORDER, Ops.CONTIGUOUS, Ops.CO
                      Ops.CUSTOM, Ops.AFTER))
 
 
+def _is_free(node: UOp) -> bool:
+    """Whether a processor does nothing for it: it reads bits as other ones, or reads whole numbers
+    from memory as wider ones.
+    """
+    source = node.src[0].dtype if node.src else node.dtype
+    return node.op is Ops.BITCAST or node.op is Ops.CAST and source.kind in "iu" \
+        and node.dtype.kind in "iu" and source.itemsize < node.dtype.itemsize
+
+
 def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
     """What it costs to compute each value again, down to memory or the next reduction."""
     cost: dict[UOp, int] = {}
@@ -67,7 +76,7 @@ def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
         elif op is Ops.BIND:
             cost[node] = 0
         else:
-            total = DEAR.get(op, 1) if op in _COMPUTED else 0
+            total = DEAR.get(op, 1) if op in _COMPUTED and not _is_free(node) else 0
             for source in node.src:
                 total += cost[source]
             cost[node] = min(_WORST, total)

@@ -109,6 +109,22 @@ def test_rows_of_narrow_elements_ask_for_the_next_ones(dtype: DType) -> None:
     assert (out == rows.astype(np.float32) @ vector).all()
 
 
+@verifies("choosing.memory.ahead+2")
+def test_numbers_of_four_bits_ask_for_the_next_rows() -> None:
+    """Both halves of a byte are lanes of the sum, and the byte is read for both at once."""
+    generator = np.random.default_rng(0)
+    packed = generator.integers(0, 256, (512, 64, 16)).astype(np.uint8)
+    vector = generator.integers(-4, 5, 2048).astype(np.float32)
+    shifts = Tensor([0, 4], dtype=dtypes.uint32).reshape(2, 1)
+    halves = (Tensor(packed).realize().reshape(512, 64, 1, 16).cast(dtypes.uint32) >> shifts) & 15
+    product = (halves.float() * Tensor(vector).realize().reshape(64, 2, 16)).sum((1, 2, 3))
+    *_, item = Tensor.schedule(product)
+    assert any(name.startswith("NEXT(") for name in names(item.ast, DeviceLimits(
+        vector_bytes=64, vector_registers=32, second_cache=256 << 10)))
+    both = np.stack([packed & 15, packed >> 4], 2).reshape(512, 2048).astype(np.float32)
+    assert (product.numpy() == both @ vector).all()
+
+
 @verifies("steps.legal.refused")
 def test_what_does_not_go_on_with_the_prefix_is_not_asked_for() -> None:
     i, j = new_range(4, RangeKind.GLOBAL), new_range(32, RangeKind.LOOP)

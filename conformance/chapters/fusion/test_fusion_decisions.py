@@ -354,6 +354,16 @@ def test_what_is_dear_is_stored_and_what_is_cheap_is_not() -> None:
 
 
 @verifies("fusion.cut.again+2")
+def test_wider_whole_numbers_and_other_bits_cost_nothing() -> None:
+    """A half of two bytes by which the numbers behind them are scaled, as in packed weights."""
+    blocks = Tensor(np.arange(8 * 4 * 34, dtype=np.uint8).reshape(8, 4, 34)).realize()
+    low, high = (blocks[..., place].cast(dtypes.uint16) for place in (0, 1))
+    scale = (low | (high << 8)).bitcast(dtypes.float16).float()
+    plan = plan_of((scale.unsqueeze(-1) * blocks[..., 2:].float()).sum((1, 2)))
+    assert [kernel.stages for kernel in plan.kernels] == [1]
+
+
+@verifies("fusion.cut.again+2")
 def test_what_no_cache_keeps_is_computed_again() -> None:
     """Rows that a kernel keeps are stored, and so is what fits a cache, or has a third user."""
     def cut(limits: FusionLimits, more: bool = False) -> int:
