@@ -72,6 +72,15 @@ class CachesThatNeverServe(Edit):
     new = "given if each.cached < 0 * each.streamed"
 
 
+class BlocksAreAlwaysLarge(Edit):
+    rule = "cpu.calibration.streams"
+    description = "a process with little memory copies blocks as large as it has"
+    first = "test_little_memory_has_small_blocks"
+    file = "impl/cpu/calibration.py"
+    old, new = "sizes = [size for size in _SIZES if size * _PART <=", \
+        "sizes = [size for size in _SIZES if 0 <="
+
+
 class BothWaysAreOne(Edit):
     rule = "cpu.calibration.streams"
     description = "both kernels that are measured copy through the caches"

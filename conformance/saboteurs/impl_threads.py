@@ -111,6 +111,14 @@ class KeysWithoutThreads(ImplPatch):
         return lambda device: (device.kind,)
 
 
+class KeepsMoreThanThereIs(Edit):
+    rule = "cpu.memory.size+2"
+    description = "as much is kept in a small control group as on a large machine"
+    first = "test_less_is_kept_where_there_is_little"
+    file = "impl/cpu/memory.py"
+    old, new = "min(_LEAST_KEPT, memory // 4 or _LEAST_KEPT)", "_LEAST_KEPT"
+
+
 class SizesOfPowersOfTwo(ImplPatch):
     rule = "cpu.memory.size+2"
     description = "a block may be twice as large as asked for"

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 
 from impl.caching.disk import Store, machine_store
 from impl.cpu.compiler import compile_unit, find_compiler
-from impl.cpu.machine import cache_bytes, own_features, processor, processors, vectors_of
+from impl.cpu.machine import (
+    cache_bytes,
+    memory_bytes,
+    own_features,
+    processor,
+    processors,
+    vectors_of,
+)
 from impl.cpu.memory import fresh
 from impl.cpu.objects import load_trial
 from impl.dialects import C
@@ -26,6 +33,8 @@ from impl.searching import optimize
 _BLOCK = 1 << 20
 #: So many bytes are written before they are read again, the most first.
 _SIZES = (64 << 20, 32 << 20, 16 << 20, 8 << 20)
+#: Of the memory that there is, a block is so small a part at most.
+_PART = 16
 #: Stores past the caches are worth it where they are faster by this.
 _AHEAD = 1.1
 _TRIES = 3
@@ -90,15 +99,16 @@ def worth_keeping(given: list[Measured], told: int) -> int:
 
 def measured_copies() -> list[Measured]:
     """Both ways for each size, until the caches serve; none without a compiler or memory."""
+    sizes = [size for size in _SIZES if size * _PART <= (memory_bytes() or size * _PART)]
     try:
-        copies = _copies()
-        blocks = [fresh(_SIZES[0], 64) for _ in range(2)] if copies else []
+        copies = _copies() if sizes else []
+        blocks = [fresh(sizes[0], 64) for _ in range(2)] if copies else []
     except (CompileError, subprocess.TimeoutExpired, MemoryError, OSError, ValueError):
         return []
     for block in blocks:
         block.fill(0)
     found: list[Measured] = []
-    for nbytes in _SIZES if copies else ():
+    for nbytes in sizes if copies else ():
         both = [_seconds(copy, nbytes // _BLOCK, *(each.ctypes.data for each in blocks))
                 for copy in copies]
         found.append(Measured(nbytes, *both))

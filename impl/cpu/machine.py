@@ -1,6 +1,7 @@
 """What is known of the processor. Chapter: spec/cpu.md."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -79,6 +80,23 @@ def cache_bytes(place: int) -> int:
         return int(text.strip().removesuffix("K")) << 10
     except (OSError, ValueError):
         return 0
+
+
+#: Where Linux says how much memory the control group of a process may have, in either version.
+_CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def memory_bytes() -> int:
+    """How much memory this process may have: what the machine has, or its control group less; 0 if
+    that is not known.
+    """
+    found = []
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in _CONTROL_GROUPS:
+        with contextlib.suppress(OSError, ValueError):  # "max" is no number
+            found.append(int(Path(path).read_text("ascii")))
+    return min(found, default=0)
 
 
 @functools.lru_cache(maxsize=1)

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import mmap
-import os
 from typing import Any, ClassVar
 
+from impl.cpu.machine import memory_bytes
 from impl.device import Counters, DeviceBackend, GlobalCounters, Memory, pool
 from impl.host import np
 
@@ -19,12 +19,11 @@ _SMALL = 4096
 
 
 def kept_at_most() -> int:
-    """How many bytes of freed blocks are kept: an eighth of the memory, and at least 1 GiB."""
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        memory = 0
-    return max(memory // 8, _LEAST_KEPT)
+    """How many bytes of freed blocks are kept: an eighth of the memory, and at least 1 GiB, or a
+    quarter if that is less.
+    """
+    memory = memory_bytes()
+    return max(memory // 8, min(_LEAST_KEPT, memory // 4 or _LEAST_KEPT))
 
 
 class HostPool(pool.Pool[Block]):

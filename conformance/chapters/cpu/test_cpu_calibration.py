@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conformance.trace import verifies
@@ -62,6 +63,25 @@ def test_both_ways_are_measured_by_kernels_that_copy() -> None:
     found = calibration.measured_copies()
     assert len(found) >= bool(copies)
     assert all(each.cached > 0 and each.streamed > 0 for each in found)
+
+
+@verifies("cpu.calibration.streams")
+@pytest.mark.parametrize(("memory", "sizes"), [
+    (1 << 30, [64, 32, 16, 8]), (512 * MIB, [32, 16, 8]), (128 * MIB, [8]), (64 * MIB, [])])
+def test_little_memory_has_small_blocks(
+        memory: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured may not be what a small control group ends a process for."""
+    asked: list[int] = []
+
+    def seconds(copy: object, count: int, *_: int) -> float:
+        asked.append(count)
+        return 2.0 if len(asked) % 2 else 1.0
+    monkeypatch.setattr(calibration, "memory_bytes", lambda: memory)
+    monkeypatch.setattr(calibration, "fresh", lambda size, _: np.zeros(1))
+    monkeypatch.setattr(calibration, "_copies", lambda: [None, None])
+    monkeypatch.setattr(calibration, "_seconds", seconds)
+    found = calibration.measured_copies()
+    assert [each.nbytes // MIB for each in found] == sizes
 
 
 @verifies("cpu.calibration.streams")

@@ -12,7 +12,8 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor
-from impl.cpu.memory import HostPool
+from impl.cpu import machine
+from impl.cpu.memory import HostPool, kept_at_most
 from impl.device import Device
 from impl.device import pool as device_pool
 from impl.device.pool import rounded
@@ -179,3 +180,23 @@ def test_large_blocks_lie_as_huge_pages_do() -> None:
             assert "hg" in flags and "sh" not in flags, flags  # huge pages wanted, and private
     assert found
     assert Device["CPU"].allocate(64 * MEBIBYTE).address % (2 * MEBIBYTE) == 0
+
+
+@verifies("cpu.memory.size+2")
+@pytest.mark.parametrize(("memory", "kept"), [
+    (64 << 30, 8 << 30), (4 << 30, 1 << 30), (512 * MEBIBYTE, 128 * MEBIBYTE), (0, 1 << 30)])
+def test_less_is_kept_where_there_is_little(
+        memory: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("impl.cpu.memory.memory_bytes", lambda: memory)
+    assert kept_at_most() == HostPool(64).limit == kept
+
+
+@verifies("cpu.memory.size+2")
+def test_a_control_group_has_less_than_the_machine(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "none").write_text("max\n")
+    monkeypatch.setattr(machine, "_CONTROL_GROUPS", [str(tmp_path / "none"), "/nowhere"])
+    whole = machine.memory_bytes()
+    (tmp_path / "some").write_text(f"{300 * MEBIBYTE}\n")
+    monkeypatch.setattr(machine, "_CONTROL_GROUPS", [str(tmp_path / "some")])
+    assert machine.memory_bytes() == 300 * MEBIBYTE < whole
