@@ -303,8 +303,8 @@ class MarksAreOperations(Edit):
     description = "a mark past which no gradient flows costs as much as an addition"
     first = "test_a_mark_of_no_gradient_changes_nothing"
     file = "impl/fusion/cuts.py"
-    old = "total = DEAR.get(op, 1) if op in _COMPUTED else 0"
-    new = "total = DEAR.get(op, 1) if op in ELEMENTWISE else 0"
+    old = "total = DEAR.get(op, 1) if op in _COMPUTED and"
+    new = "total = DEAR.get(op, 1) if op in ELEMENTWISE and"
 
 
 class MarksMakeStagesLong(Edit):

@@ -189,7 +189,7 @@ class BodiesCountTwice(Edit):
     rule = "replay.guard.state"
     description = "a body that runs again on the arguments themselves writes to places twice"
     file = "impl/replay/jit.py"
-    first = "test_views_of_one_tensor_that_are_written"
+    first = "test_a_body_reaches_its_argument_by_another_name_and_counts"
     old, new = "if call.shared and reads.written:", "if False:"
 
 

@@ -34,9 +34,18 @@ class NothingIsAVector(ImplPatch):
 class RowsThatAreLoadedAreScattered(Edit):
     rule = "choosing.plain.row"
     description = "a row whose number is loaded is added to one element after the other"
-    file = "impl/choosing/plain.py"
+    file = "impl/choosing/planner.py"
     old = "grows = growth(toposort([index]), (loop,))[index]"
     new = "grows = None"
+
+
+class SumsOfLoadedRowsAreGathered(Edit):
+    rule = "choosing.plain.row"
+    description = "sums over rows whose numbers are loaded have no vector along the rows"
+    first = "test_sums_of_rows_whose_numbers_are_loaded_are_vectors"
+    file = "impl/choosing/planner.py"
+    old = "step = self.step(load.src[0].src[1], loop) if self.known.free[load] & bit else 0"
+    new = """step = (self.growth[load.src[0].src[1]] or {loop: 9}).get(loop, 0)"""
 
 
 class VectorsAreHalfAsWide(ImplPatch):

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from impl.choosing.planner import Planner
 from impl.choosing.roll import has_many_stages
 from impl.dtypes import dtypes, sum_accumulator
-from impl.ir import ELEMENTWISE, TRANSCENDENTAL, Ops, RangeKind, UOp, toposort
-from impl.kernel.analysis import LANES, Analysis, growth, loop_size
+from impl.ir import ELEMENTWISE, TRANSCENDENTAL, Ops, RangeKind, UOp
+from impl.kernel.analysis import LANES, Analysis, loop_size
 from impl.steps.loops import Cut, Merge
 from impl.steps.memory import Stream
 from impl.steps.padding import PadTo
@@ -200,7 +200,7 @@ def _is_plain(planner: Planner, loop: UOp) -> bool:
     bit = known.mask((loop,))
     scattered = contiguous = 0
     for store in _stores_along(known, loop):
-        if _step(planner, store.src[0].src[1], loop) != 1 and not _passes_one(known, store):
+        if planner.step(store.src[0].src[1], loop) != 1 and not _passes_one(known, store):
             return False
     for node in known.order:
         if not known.free[node] & bit:
@@ -208,23 +208,12 @@ def _is_plain(planner: Planner, loop: UOp) -> bool:
         if node.op is Ops.REDUCE or node.op is Ops.RANGE and node.arg[1] in LANES:
             return False
         if node.op is Ops.LOAD and node.src[0].src[0].op is not Ops.LOCAL:
-            step = _step(planner, node.src[0].src[1], loop)
+            step = planner.step(node.src[0].src[1], loop)
             scattered += step not in (-1, 0, 1)
             contiguous += step in (-1, 1)
     lanes = known.lanes and any(_has_vector(planner, store, loop)
                                 for store in _stores_along(known, loop))
     return not lanes and scattered <= 2 + contiguous
-
-
-def _step(planner: Planner, index: UOp, loop: UOp) -> int:
-    """How far an index goes with a loop; 2 if that is not known. It may begin anywhere: a row whose
-    number is loaded lies side by side like another one.
-    """
-    # r[impl choosing.plain.row]
-    grows = planner.growth[index]
-    if grows is None:
-        grows = growth(toposort([index]), (loop,))[index]
-    return 2 if grows is None else grows.get(loop, 0)
 
 
 def _passes_one(known: Analysis, store: UOp) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from impl import symbolic
 from impl.choosing.threads import duration, threads_for
-from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.ir import TRUE, Ops, RangeKind, UOp, toposort
 from impl.kernel.analysis import LANES, Analysis, DeviceLimits, Growth, Growths, growth
 from impl.steps.loops import Own
 from impl.steps.padding import PadTo
@@ -119,17 +119,24 @@ class Planner:
         counts = [0, 0, 0]
         bit = 1 << self.known.position[loop]
         for load in loads:
-            index = load.src[0]
-            grows: Growth | None = self.growth[index.src[1]]
-            if not self.known.free[load] & bit:
-                counts[1] += 1
-            elif grows is not None and grows.get(loop, 0) == 1:
+            step = self.step(load.src[0].src[1], loop) if self.known.free[load] & bit else 0
+            if step == 1:
                 counts[0] += 1
-            elif grows is not None and grows.get(loop, 0) == 0 or self._is_table(load):
-                counts[1] += 1  # only its validity depends on the loop
+            elif step == 0 or self._is_table(load):
+                counts[1] += 1  # only its validity may depend on the loop
             else:
                 counts[2] += 1
         return _Use(*counts)
+
+    def step(self, index: UOp, loop: UOp) -> int | None:
+        """How far an index goes with a loop; None if that is not known. It may begin anywhere: a
+        row whose number is loaded lies side by side like another one.
+        """
+        # r[impl choosing.plain.row]
+        grows: Growth | None = self.growth[index]
+        if grows is None:
+            grows = growth(toposort([index]), (loop,))[index]
+        return None if grows is None else grows.get(loop, 0)
 
     def _is_table(self, load: UOp) -> bool:
         """Whether all elements that a load may read are one vector, which stays in a register."""

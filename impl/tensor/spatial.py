@@ -41,9 +41,14 @@ def _triangle(x: np.ndarray) -> np.ndarray:
     return np.maximum(0.0, 1 - np.abs(x))
 
 
+#: Each of so few elements that a place looks at is gathered by itself.
+_FEW_TAPS = 4
+
+
+@functools.lru_cache(maxsize=64)
 def _weights(mode: str, out: int, size: int, scale: float | None, aligned: bool,
              smooth: bool) -> np.ndarray:
-    """How much each of `size` elements counts in each of `out` places: (out, size)."""
+    """How much each of `size` elements counts in each of `out` places: (out, size), to be read."""
     rows = np.zeros((out, size))
     if mode in ("nearest", "nearest-exact"):
         place = _source(out, size, scale, False, False)
@@ -152,14 +157,19 @@ class Spatial(Matrices):
         taps = int((rows != 0).sum(1).max())
         order = np.argsort(rows == 0, 1, kind="stable")[:, :taps]
         weights = np.take_along_axis(rows, order, 1)
-        wide = self.cast(sum_accumulator(self._result_float()))
-        shape = (-1,) + (1,) * (len(self.shape) - axis - 1)
-        total = None
-        for tap in range(taps):
-            weight = self.__class__(weights[:, tap].reshape(shape), self.device, wide.dtype)
-            part = wide.index_select(axis, order[:, tap].tolist()) * weight
-            total = part if total is None else total + part
-        assert total is not None
+        wide, behind = self.cast(sum_accumulator(self._result_float())), len(self.shape) - axis - 1
+        if taps > _FEW_TAPS:  # a sum that is a loop, of one gather
+            weights = weights.reshape(*weights.shape, *[1] * behind)
+            found = wide.index_select(axis, order.reshape(-1).tolist())
+            parts = found.reshape(*found.shape[:axis], *order.shape, *found.shape[axis + 1:])
+            total = (parts * self.__class__(weights, self.device, wide.dtype)).sum(axis + 1)
+        else:
+            columns = [self.__class__(column.reshape(-1, *[1] * behind), self.device, wide.dtype)
+                       for column in weights.T]
+            total, *others = [wide.index_select(axis, places.tolist()) * column
+                              for places, column in zip(order.T, columns, strict=True)]
+            for other in others:
+                total = total + other
         return total.round().clip(self.dtype.min, self.dtype.max).cast(self.dtype) \
             if self.dtype.kind in "iu" else total.cast(self.dtype)
 

@@ -364,6 +364,27 @@ def test_rows_that_are_added_are_vectors(columns: int) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+@verifies("choosing.plain.row")
+def test_sums_of_rows_whose_numbers_are_loaded_are_vectors() -> None:
+    """out[i, j] = the sum over k of x[number[i, k], j], as of windows that are gathered."""
+    i, j, k = (new_range(size, kind) for size, kind in (
+        (6, RangeKind.GLOBAL), (64, RangeKind.GLOBAL), (5, RangeKind.REDUCE)))
+    number = load(param(2, dtypes.int32), flat((i, 5), (k, 1)))
+    row = symbolic.mul(kb.apply(Ops.CAST, number, dtype=dtypes.index), 64)
+    summed = reduce(Ops.ADD, load(param(1), symbolic.add(row, j)), k)
+    ast = kb.kernel(store(param(0), flat((i, 64), (j, 1)), summed), prefix=(i, j))
+    made = optimize(ast, WIDE)
+    body = render(made, C()).body
+    assert "*(const f32x16u *)(p1 + " in body and "gather" not in body
+    x = np.random.default_rng(0).integers(-9, 10, (20, 64)).astype(np.float32)
+    numbers = np.random.default_rng(1).integers(0, 20, (6, 5)).astype(np.int32)
+    for device in ("CPU", "REFERENCE"):
+        out = np.zeros(6 * 64, np.float32)
+        with Context(NOOPT=1):
+            kb.run(made, out, x.reshape(-1), numbers.reshape(-1), device=device)
+        assert (out.reshape(6, 64) == x[numbers].sum(1)).all()
+
+
 @verifies("choosing.plain.whole")
 @pytest.mark.parametrize(("columns", "lanes"), [
     (1001, 16), (1004, 16), (28, 16), (12, 8), (20, 8), (7, 4), (48, 16), (5, 0)])

@@ -171,6 +171,30 @@ def test_views_of_one_tensor_that_are_written(raising: tuple[int, ...], counts: 
     assert program(TinyJit) == program(lambda function: function)
 
 
+@verifies("replay.guard.state", observe="replay")
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_body_reaches_its_argument_by_another_name_and_counts(writes: bool) -> None:
+    """The argument is a view of a tensor that the body reads, or writes to. A call that cannot be
+    replayed counts once, as each of the others does.
+    """
+    def program(captured: Callable[..., Any]) -> list[Any]:
+        whole, calls = Tensor(np.array([1, 2, 3, 4], np.float32)).realize(), SimpleNamespace(n=0)
+
+        def body(a: Tensor) -> Tensor:
+            calls.n += 1
+            if writes:
+                whole[0] = 7.0
+            a[1] = a[1] * 2
+            return (whole * 1).sum() + a.sum()
+
+        step, a, found = captured(body), whole[0:3], []
+        for _ in range(6):
+            found.append((step(a).tolist(), whole.tolist(), a.tolist(), calls.n))
+        return found
+
+    assert program(TinyJit) == program(lambda function: function)
+
+
 @verifies("replay.guard.complete", observe="replay")
 @pytest.mark.parametrize("moved", [0, 1])
 def test_two_owners_of_one_buffer_that_part(moved: int) -> None:
