@@ -372,6 +372,14 @@ class AsksForNoRowsToAdd(Edit):
     old, new = " or planner.known.free[load] & alone\n", "\n"
 
 
+class FewColumnsHaveTheirRowsCopied(Edit):
+    rule = "choosing.product.along+2"
+    description = "for two or three columns the rows of the other operand are copied"
+    first = "test_two_or_three_columns_copy_no_rows"
+    file = "impl/choosing/products.py"
+    old, new = "and any(beside) and all(near)", "and False"
+
+
 class AsksForNoRowsBeside(Edit):
     rule = "choosing.memory.ahead+2"
     description = "rows of halves that are read side by side do not ask for the next ones"
@@ -501,7 +509,7 @@ class RunningMaximumForAll(ImplPatch):
 
 
 class FewRowsAreWorthACopy(Edit):
-    rule = "choosing.product.along"
+    rule = "choosing.product.along+2"
     description = "a product of three rows copies an operand that can be read as it lies"
     first = "test_few_rows_read_an_operand_as_it_lies"
     file = "impl/choosing/products.py"
@@ -509,11 +517,12 @@ class FewRowsAreWorthACopy(Edit):
 
 
 class FewColumnsAreGathered(Edit):
-    rule = "choosing.product.along"
+    rule = "choosing.product.along+2"
     description = "sums are made of vectors along which one operand does not lie"
     first = "test_few_rows_read_an_operand_as_it_lies"
     file = "impl/choosing/products.py"
-    old, new = "and all(_contiguous(planner, operand", "and any(_contiguous(planner, operand"
+    old, new = "planner.extent(loop) >= width and all(beside)", \
+        "planner.extent(loop) >= width and any(beside)"
 
 
 class OneAccumulatorIsEnough(Edit):

@@ -152,7 +152,7 @@ class HandPlanner(Planner):
             self._windows(node, stepped, width)
             self._hide_latency(self.again(node), width)
         elif (apart := self._few_apart(node, loads, width)) is not None and tiled == 1:
-            self._rows(apart, [], width, tiled)
+            self._rows(apart, shared[-2:], width, tiled)
         elif (mixed := self._mostly_along(outputs, loads, width)) is not None and tiled == 1:
             self._columns(mixed, [], width, tiled, 1)
             self._hide_latency(self.again(node), width)

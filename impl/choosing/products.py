@@ -64,6 +64,8 @@ _LEAST_CHUNK = 128
 _LEAST_PARALLEL = 4
 #: Sums over more elements cost more than the storing of their results.
 _MOST_FLAT = 32
+#: In columns of so many elements, so few apart, a vector is taken out of longer ones.
+_LONG_COLUMN, _FEW_APART = 256, 3
 #: Sums over fewer elements are there before the memory that is asked for.
 _LEAST_WAIT = 32
 #: To copy an element of rows that cannot be read as they lie takes as long as so many of others.
@@ -211,10 +213,16 @@ def plan_product(planner: Planner, node: UOp) -> bool:
 
 
 def _lie_along(planner: Planner, node: UOp, loop: UOp) -> bool:
-    """Whether whole vectors of both operands lie side by side along a loop of the sum."""
-    # r[impl choosing.product.along]
-    return planner.extent(loop) >= planner.limits.elements(node.dtype.itemsize) \
-        and all(_contiguous(planner, operand, loop) for operand in node.src[0].src)
+    """Whether whole vectors of both operands lie side by side along a loop of the sum; or of one,
+    and the elements of a long column of the other two or three apart.
+    """
+    # r[impl choosing.product.along+2]
+    width = planner.limits.elements(node.dtype.itemsize)
+    beside = [_contiguous(planner, operand, loop) for operand in node.src[0].src]
+    near = [0 < (planner.step(load.src[0].src[1], loop) or 0) <= _FEW_APART
+            for load in planner.loads(node)]
+    return planner.extent(loop) >= width and all(beside) \
+        or planner.extent(loop) >= _LONG_COLUMN and any(beside) and all(near)
 
 
 def cut_divided(planner: Planner) -> None:

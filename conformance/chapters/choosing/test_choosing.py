@@ -418,7 +418,22 @@ def test_a_product_with_few_rows_copies_what_it_would_read_one_by_one() -> None:
         _same(ast, optimize(ast, WIDE))
 
 
-@verifies("choosing.product.along")
+@verifies("choosing.product.along+2")
+@pytest.mark.parametrize(("columns", "inner", "copied"), [
+    (2, 300, False), (3, 300, False), (4, 300, True), (3, 200, True)])
+def test_two_or_three_columns_copy_no_rows(columns: int, inner: int, copied: bool) -> None:
+    """A vector runs along a row of 300 numbers, of which four rows share what is read."""
+    ast = kb.matmul(70, columns, inner)
+    made = optimize(ast, WIDE)
+    assert any(name.startswith("PACK(") for name in made.arg.steps) is copied
+    a = np.random.default_rng(0).integers(-4, 5, (70, inner)).astype(np.float32)
+    b = np.random.default_rng(1).integers(-4, 5, (inner, columns)).astype(np.float32)
+    for device in PROCESSORS:
+        out = exact(made, np.zeros(70 * columns, np.float32), a, b, device=device)
+        assert (out.reshape(70, columns) == a @ b).all()
+
+
+@verifies("choosing.product.along+2")
 @verifies("steps.value.equal")
 def test_few_rows_read_an_operand_as_it_lies() -> None:
     for rows, columns, inner, as_it_lies in ((3, 31, 200, True), (7, 33, 130, True),
