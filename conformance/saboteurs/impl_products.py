@@ -377,7 +377,7 @@ class FewColumnsHaveTheirRowsCopied(Edit):
     description = "for two or three columns the rows of the other operand are copied"
     first = "test_two_or_three_columns_copy_no_rows"
     file = "impl/choosing/products.py"
-    old, new = "and any(beside) and all(near)", "and False"
+    old, new = "or any(beside) and planner", "or False and planner"
 
 
 class AsksForNoRowsBeside(Edit):
@@ -537,8 +537,8 @@ class FewColumnsAreNoVector(Edit):
     rule = "choosing.reduction.long"
     description = "the rows of three columns are reduced one by one"
     first = "test_a_long_reduction_has_several_accumulators"
-    file = "impl/choosing/heuristic.py"
-    old, new = "0 < step <= width // 2 for step", "0 < step < 0 for step"
+    file = "impl/choosing/planner.py"
+    old, new = "all(0 < step <= most for step in steps)", "False"
 
 
 class MixedSumsAreNoVector(Edit):

@@ -77,8 +77,7 @@ class BlocksAreAlwaysLarge(Edit):
     description = "a process with little memory copies blocks as large as it has"
     first = "test_little_memory_has_small_blocks"
     file = "impl/cpu/calibration.py"
-    old, new = "sizes = [size for size in _SIZES if size * _PART <=", \
-        "sizes = [size for size in _SIZES if 0 <="
+    old, new = "if not memory or size * _PART <= memory]", "]"
 
 
 class BothWaysAreOne(Edit):

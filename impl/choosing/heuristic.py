@@ -12,7 +12,7 @@ from collections.abc import Callable
 from impl.choosing.ahead import look_ahead
 from impl.choosing.chain import chain
 from impl.choosing.plain import cut_blocks, merge_loops, merge_short, vectorize
-from impl.choosing.planner import Planner, Reasoned, cut_vector, power
+from impl.choosing.planner import LONG, Planner, Reasoned, cut_vector, power
 from impl.choosing.products import copy_gathered, cut_divided, plan_product
 from impl.choosing.roll import roll_lanes
 from impl.choosing.rows import plan_rows
@@ -27,8 +27,6 @@ from impl.steps.split import Split
 from impl.steps.step import StepError
 from impl.steps.upcast import Upcast
 
-#: A sum of so many additions, one after another, is worth several accumulators.
-_LONG = 256
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
 _TILES = (8, 6, 5, 4, 7, 3, 2)
 #: A reduction that computes more values side by side already is not tiled again.
@@ -151,8 +149,8 @@ class HandPlanner(Planner):
         elif (stepped := self._stepped(node, outputs, loads)) is not None and tiled == 1:
             self._windows(node, stepped, width)
             self._hide_latency(self.again(node), width)
-        elif (apart := self._few_apart(node, loads, width)) is not None and tiled == 1:
-            self._rows(apart, shared[-2:], width, tiled)
+        elif self.few_apart(node.src[-1], loads, width // 2) and tiled == 1:
+            self._rows(node.src[-1], shared[-2:], width, tiled)
         elif (mixed := self._mostly_along(outputs, loads, width)) is not None and tiled == 1:
             self._columns(mixed, [], width, tiled, 1)
             self._hide_latency(self.again(node), width)
@@ -172,14 +170,6 @@ class HandPlanner(Planner):
                 if loop.arg[1] is RangeKind.REDUCE and self.extent(loop) >= _LEAST_SQUARE]
         return next((loop for loop, use in uses[::-1]
                      if use.contiguous and use.contiguous >= use.scattered), None)
-
-    def _few_apart(self, node: UOp, loads: list[UOp], width: int) -> UOp | None:
-        """The long loop of a reduction whose elements lie a few apart, as in few columns."""
-        # r[impl choosing.reduction.long]
-        loop = node.src[-1]
-        steps = [(self.growth[load.src[0].src[1]] or {}).get(loop, 0) for load in loads]
-        return loop if loop.arg[1] is RangeKind.REDUCE and self.extent(loop) >= _LONG \
-            and steps and all(0 < step <= width // 2 for step in steps) else None
 
     def _write_out(self, numbers: set[int]) -> None:
         """Write out short loops of a sum by which bits are shifted, as those over the parts of a
@@ -271,7 +261,7 @@ class HandPlanner(Planner):
         # r[impl choosing.reduction.long]
         loops = [loop for loop in node.src[1:] if loop.arg[1] is RangeKind.REDUCE]
         loop = max(loops, key=self.extent, default=node)
-        if loops and self.extent(loop) >= _LONG and self._lanes_of(node) <= 2 * width:
+        if loops and self.extent(loop) >= LONG and self._lanes_of(node) <= 2 * width:
             self._split(loop, 4, "several accumulators hide the latency of one")
 
     def _rows(self, loop: UOp, tile: list[UOp], width: int, tiled: int) -> None:

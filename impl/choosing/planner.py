@@ -15,6 +15,8 @@ from impl.steps.step import DECLARED, Step, StepError
 from impl.steps.upcast import Upcast, is_carried
 
 Reasoned = list[tuple[Step, str]]
+#: A sum of so many additions, one after another, is worth several accumulators.
+LONG = 256
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,15 @@ class Planner:
         if grows is None:
             grows = growth(toposort([index]), (loop,))[index]
         return None if grows is None else grows.get(loop, 0)
+
+    def few_apart(self, loop: UOp, loads: list[UOp], most: int) -> bool:
+        """Whether a loop of a reduction is long, and what is loaded lies so few elements apart
+        along it: as in few columns. A vector along it is taken out of longer ones.
+        """
+        # r[impl choosing.reduction.long]
+        steps = [self.step(load.src[0].src[1], loop) or 0 for load in loads]
+        return loop.arg[1] is RangeKind.REDUCE and self.extent(loop) >= LONG and bool(steps) \
+            and all(0 < step <= most for step in steps)
 
     def _is_table(self, load: UOp) -> bool:
         """Whether all elements that a load may read are one vector, which stays in a register."""

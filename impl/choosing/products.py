@@ -64,8 +64,8 @@ _LEAST_CHUNK = 128
 _LEAST_PARALLEL = 4
 #: Sums over more elements cost more than the storing of their results.
 _MOST_FLAT = 32
-#: In columns of so many elements, so few apart, a vector is taken out of longer ones.
-_LONG_COLUMN, _FEW_APART = 256, 3
+#: A vector along a column whose elements are so far apart is worth more than a copy of rows.
+_FEW_APART = 3
 #: Sums over fewer elements are there before the memory that is asked for.
 _LEAST_WAIT = 32
 #: To copy an element of rows that cannot be read as they lie takes as long as so many of others.
@@ -219,10 +219,8 @@ def _lie_along(planner: Planner, node: UOp, loop: UOp) -> bool:
     # r[impl choosing.product.along+2]
     width = planner.limits.elements(node.dtype.itemsize)
     beside = [_contiguous(planner, operand, loop) for operand in node.src[0].src]
-    near = [0 < (planner.step(load.src[0].src[1], loop) or 0) <= _FEW_APART
-            for load in planner.loads(node)]
     return planner.extent(loop) >= width and all(beside) \
-        or planner.extent(loop) >= _LONG_COLUMN and any(beside) and all(near)
+        or any(beside) and planner.few_apart(loop, planner.loads(node), _FEW_APART)
 
 
 def cut_divided(planner: Planner) -> None:

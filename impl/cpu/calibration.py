@@ -99,7 +99,8 @@ def worth_keeping(given: list[Measured], told: int) -> int:
 
 def measured_copies() -> list[Measured]:
     """Both ways for each size, until the caches serve; none without a compiler or memory."""
-    sizes = [size for size in _SIZES if size * _PART <= (memory_bytes() or size * _PART)]
+    memory = memory_bytes()
+    sizes = [size for size in _SIZES if not memory or size * _PART <= memory]
     try:
         copies = _copies() if sizes else []
         blocks = [fresh(sizes[0], 64) for _ in range(2)] if copies else []

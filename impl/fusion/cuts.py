@@ -61,9 +61,10 @@ def _is_free(node: UOp) -> bool:
     """Whether a processor does nothing for it: it reads bits as other ones, or reads whole numbers
     from memory as wider ones.
     """
-    source = node.src[0].dtype if node.src else node.dtype
-    return node.op is Ops.BITCAST or node.op is Ops.CAST and source.kind in "iu" \
-        and node.dtype.kind in "iu" and source.itemsize < node.dtype.itemsize
+    if node.op is not Ops.CAST:
+        return node.op is Ops.BITCAST
+    source, target = node.src[0].dtype, node.dtype
+    return source.kind in "iu" and target.kind in "iu" and source.itemsize < target.itemsize
 
 
 def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:

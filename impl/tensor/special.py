@@ -99,8 +99,8 @@ def arctangent(x: UOp) -> UOp:
 
 
 def _arcsine_of_half(size: UOp) -> tuple[UOp, UOp]:
-    """Whether 1/2 < size; and the angle whose sine is size, or there the root of (1 - size) / 2:
-    half the angle whose cosine is size.
+    """Whether size is over 1/2; and the angle whose sine is size, or, where size is over 1/2, half
+    the angle whose cosine is size.
     """
     large, one = compare(Ops.CMPLT, number(size, 0.5), size), number(size, 1)
     square = where(large, scale(nodes.sub(one, size), 0.5), nodes.mul(size, size))
